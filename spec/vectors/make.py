@@ -375,7 +375,7 @@ SCENARIOS: dict[str, Callable[[], tuple[World, Bundle]]] = {
     "passkey": functools.partial(passkeys.scenario_passkey, *SIMPLE), "passkey-chromium": functools.partial(passkeys.scenario_chromium, *SIMPLE)}
 SCENARIOS["proposed"] = scenario_proposed
 SCENARIOS["effects"] = scenario_effects
-SCENARIOS |= {f"run-{name}": functools.partial(scenario_of_run, name) for name in ("linear", "dag", "together", "saga", "inputs", "steered", "listed", "gate", "cancelled", "window", "people", "steps", "unclaimed", "tasks", "own", "child", "book", "book-caps", "book-failed", "book-dry", "book-child")}
+SCENARIOS |= {f"run-{name}": functools.partial(scenario_of_run, name) for name in ("linear", "dag", "together", "saga", "inputs", "steered", "called-off", "listed", "gate", "cancelled", "window", "people", "steps", "unclaimed", "tasks", "own", "child", "book", "book-caps", "book-failed", "book-dry", "book-child")}
 
 
 RANDOM = ({"states": ["a", "b", "c", "end"],

@@ -732,9 +732,9 @@ def of_runbook(name: str) -> Any:
     return runbooks.SCENARIOS[name]
 
 
-def steered() -> tuple[World, Bundle]:
+def of_undos(name: str) -> tuple[World, Bundle]:
     import undos
-    return undos.steered()
+    return undos.SCENARIOS[name]()
 
 
 def ward() -> tuple[World, Bundle]:
@@ -748,4 +748,4 @@ def handed() -> tuple[World, Bundle]:
 
 
 SCENARIOS = {"run-book": lambda: of_runbook("run-book")(), "run-book-caps": lambda: of_runbook("run-book-caps")(), "run-book-failed": lambda: of_runbook("run-book-failed")(),
-             "run-book-dry": lambda: of_runbook("run-book-dry")(), "run-book-child": lambda: of_runbook("run-book-child")(), "run-steered": steered, "run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-unclaimed": unclaimed, "run-steps": ward, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-inputs": handed, "run-listed": listed, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}
+             "run-book-dry": lambda: of_runbook("run-book-dry")(), "run-book-child": lambda: of_runbook("run-book-child")(), "run-steered": lambda: of_undos("run-steered"), "run-called-off": lambda: of_undos("run-called-off"), "run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-unclaimed": unclaimed, "run-steps": ward, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-inputs": handed, "run-listed": listed, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}

@@ -105,6 +105,7 @@ COMMITTED = {
     "run-own": """run-own-undeclared.insider run-own-from-elsewhere.insider run-own-as-proposed.insider run-own-left-out.insider
         run-own-floor-left-out.insider run-own-machine-unbound.insider run-own-store.naive""",
     "run-steered": "run-undoing-resumed-forward.insider run-failed-undo-not-held.insider run-undo-behind-a-failed-one.insider run-undo-declared-by-a-worker.insider",
+    "run-called-off": "run-called-off-without-undoing.insider run-called-off-left-as-it-was.insider run-called-off-completed.insider run-undone-by-a-plain-cancel.insider",
     "run-saga": "run-compensations-swapped.insider run-compensation-left-out.insider",
     "run-inputs": """input-swapped.insider input-by-another-digest.insider input-left-out.insider input-of-another-step.insider input-of-a-run-without-one.insider
         input-said-twice.insider undo-handed-another-output.insider""",

@@ -1,4 +1,4 @@
-"""A run that is undone, and steered meanwhile (run.md sections 4 to 6): paused, stopped, a failed undo retried and declared."""
+"""Runs that are undone (run.md sections 4 to 6): one is steered meanwhile (paused, stopped, a failed undo retried and declared), one was cancelled with `compensate`."""
 from __future__ import annotations
 
 from bundle import Bundle, dump
@@ -49,4 +49,28 @@ def steered() -> tuple[World, Bundle]:
     return w, w.export(a["audit"], r, 90)       # type: ignore[arg-type]
 
 
-SCENARIOS = {"run-steered": steered}
+CALLED_OFF = {"kind": "workflow", "name": "called-off", "order": "linear", "steps": [{"name": "a"}, {"name": "b"}, {"name": "c", "idempotent": True}, {"name": "d"}],
+              "compensation": [{"step": n, "action": "undo", "agent": "undo"} for n in "abd"]}
+
+
+def called_off() -> tuple[World, Bundle]:
+    """Two steps are completed and the third is at work when the run is cancelled: both are undone, and then it is cancelled."""
+    w = World("run-called-off", regulated=False)
+    a = crew(w)
+    publish(w, w.admin, CALLED_OFF)
+    r = Run(w, a["ines"], "called-off@1", "trip/11", {}, [(0, "T1")])
+    for seq in range(2):
+        r.claim(a["worker"], seq)
+        r.complete(a["worker"], seq, seq, [(seq + 1, "T1")])
+    r.claim(a["worker"], 2)
+    body = dump({"compensate": True, "reason": "wrong customer"}).encode()
+    r.command("run_cancelled", a["ines"], [(2, "X9"), (4, "T1")], "C8", [], [], "cancel_run", f"/v1/runs/{r.id}/cancel", body, compensations=[[4, 1], [5, 0]], compensate=True,
+              reason="wrong customer")
+    r.claim(a["worker"], 4)
+    r.complete(a["worker"], 4, None, [(5, "T1")])
+    r.claim(a["worker"], 5)
+    r.complete(a["worker"], 5, None, [], "C12", outcome="rolled_back")
+    return w, w.export(a["audit"], r, 60)       # type: ignore[arg-type]
+
+
+SCENARIOS = {"run-steered": steered, "run-called-off": called_off}

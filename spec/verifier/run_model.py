@@ -83,6 +83,12 @@ C3 executing cancelled workflow_cancel
 C4 blocked cancelled workflow_cancel
 C5 paused cancelled workflow_cancel
 C6 stopped cancelled workflow_cancel
+C7 queued compensating workflow_cancel
+C8 executing compensating workflow_cancel
+C9 blocked compensating workflow_cancel
+C10 paused compensating workflow_cancel
+C11 stopped compensating workflow_cancel
+C12 compensating cancelled all_compensated
 S1 executing stopped workflow_stop
 S2 blocked stopped workflow_stop
 S3 paused stopped workflow_stop

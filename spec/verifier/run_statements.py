@@ -84,5 +84,7 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
     if r.action in control:
         if not same(said.get("reason"), p.get("reason")):
             yield "reason of the body is not the payload's"
+        if r.action == "run_cancelled" and (said.get("compensate") is True) != (p.get("compensate") is True):
+            yield "compensate of the body is not the payload's"
         if r.action == "run_resumed" and not same(said.get("approval_id"), p.get("approval_id")):
             yield "approval_id of the body is not the payload's"

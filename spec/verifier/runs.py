@@ -61,6 +61,7 @@ class Run:
         self.undoable: set[int] = set()
         self.held: set[int] = set()     # those whose undo waits for an operator where it fails
         self.undoing = False
+        self.called_off = False     # cancelled with `compensate`
         self.wanted: Optional[str] = None           # the machine that the definition names
         self.machine: Optional[dict[str, Json]] = None
         self.machine_digest: Optional[str] = None
@@ -302,7 +303,8 @@ class Run:
             if 0 <= seq < len(self.steps):
                 s = self.steps[seq]
                 s.attempts, s.last_error, s.category, s.effect_unknown = attempts, e.get("last_error"), e.get("error_category"), e.get("effect_unknown", False)
-        self.move_run(r, run_moves)
+        self.judge_cancel(r, p, run_moves)
+        self.move_run(r, run_moves, moves)
         again = {seq for seq, _, e in errors if "next_run_at_us" in e}
         for seq, _, to in made:
             undone = self.steps[seq].compensates
@@ -629,7 +631,24 @@ class Run:
                 due.append((at, self.depth[seq], seq))
         return [[len(self.steps) + i, seq] for i, (_, _, seq) in enumerate(sorted(due, reverse=True))]
 
-    def move_run(self, r: Any, moves: list[Any]) -> None:
+    def judge_cancel(self, r: Any, p: dict[str, Json], moves: list[Any]) -> None:
+        """Who cancels with `compensate` has the work undone; who cancels without it does not."""
+        asked = "compensate" in p
+        if asked and (r.action != "run_cancelled" or p["compensate"] is not True):
+            raise Malformed("compensate")
+        to = next((to for _, _, to, trigger in moves if trigger == "workflow_cancel"), None)
+        if asked != (to == "compensating"):
+            self.find("undeclared-transition", "cancelled with `compensate`, and its work is not undone, or the other way round", r)
+        self.called_off = self.called_off or asked
+
+    def judge_undone(self, r: Any, tid: str, steps: list[Any]) -> None:
+        if self.called_off != (tid == "C12"):
+            self.find("undeclared-transition", f"the run is {'completed, though it was' if self.called_off else 'cancelled, though it was not'} called off", r)
+        left = self.due_compensations(r, steps)
+        if left:
+            self.find("compensation-order", f"the run has undone its work, and what undoes step {left[0][1]} was not listed", r)
+
+    def move_run(self, r: Any, moves: list[Any], steps: list[Any]) -> None:
         planned = len(self.depends)
         for tid, source, to, trigger in moves:
             if RUN_TABLE.get(tid) != (source, to, trigger):
@@ -642,11 +661,13 @@ class Run:
                 return
             if OWN_TRIGGERS.get(trigger, r.action) != r.action:
                 self.find("undeclared-transition", f"{trigger} of the run in a {r.action}", r)
-            if tid == "R4" and any(s.state not in PAST for s in self.steps[:planned]) or tid == "R10" and any(s.state != "completed" for s in self.steps[self.behind:]):
+            if tid == "R4" and any(s.state not in PAST for s in self.steps[:planned]) or tid in ("R10", "C12") and any(s.state != "completed" for s in self.steps[self.behind:]):
                 self.find("undeclared-transition", f"the run is {to} before all that belongs to it has ended", r)
+            if tid in ("R10", "C12"):
+                self.judge_undone(r, tid, steps)
             if tid == "R13" and not self.book.dry:
                 self.find("undeclared-transition", "completed as a dry run, which it is not", r)
-            fits = self.undoing if tid in ("P10", "P11", "S21", "S22") else tid in ("R9e", "R10", "R11", "R12") or not self.undoing or to in ("paused", "stopped", "voided")
+            fits = self.undoing if tid in ("P10", "P11", "S21", "S22") else tid in ("R9e", "R10", "R11", "R12", "C12") or not self.undoing or to in ("paused", "stopped", "voided")
             if not fits:
                 self.find("undeclared-transition", f"{tid} does not belong to a run that is {'' if self.undoing else 'not '}undone", r)
             self.undoing = self.undoing or to == "compensating"

@@ -30,7 +30,7 @@ pub async fn measure(store: &str, report: &mut Report) -> anyhow::Result<()> {
         let (one, mut task) = spent(claim(&engine, QUEUE, 1)).await?;
         let (many, _) = spent(claim(&engine, QUEUE, AT_ONCE)).await?;
         let (completed, ()) = spent(complete(&engine, &task.pop().context("no task")?)).await?;
-        let cancel = run::Command::Cancel { reason: Some("measured".to_owned()), approval_id: None };
+        let cancel = run::Command::Cancel { reason: Some("measured".to_owned()), approval_id: None, compensate: false };
         let (cancelled, ()) = spent(on_run(&engine, run_id, cancel)).await?;
         for ((_, samples), took) in samples.iter_mut().zip([started, one, many, completed, cancelled]) {
             samples.push(took);

@@ -274,6 +274,11 @@ pub enum Outcome {
         transition_id: Option<String>,
         emitted_event_type: Option<String>,
         problems: Vec<Problem>,
+        /// Of a cancellation: what it does to the steps that completed.
+        #[serde(default)]
+        undoes: Vec<String>,
+        #[serde(default)]
+        leaves: Vec<String>,
     },
     /// What the caller may do, and why not.
     Offers {

@@ -286,6 +286,8 @@ impl Engine {
     pub async fn read_halt(&self, run: &RunView) -> Result<Option<Halt>, Refusal> {
         let action = match (run.head.state.as_str(), run.head.outcome.as_deref()) {
             ("cancelled", _) => "run_cancelled",
+            // It is undone because somebody cancelled it.
+            ("compensating" | "blocked" | "failed", _) if run.head.called_off => "run_cancelled",
             ("voided", _) => "run_voided",
             ("paused", _) => "run_paused",
             ("stopped", Some("operator")) => "run_stopped",

@@ -216,7 +216,11 @@ fn decisions<'p>(process: &'p Process, action: &'p str) -> impl Iterator<Item = 
 pub fn of_run(shell: &Process, run: &Run) -> Vec<Candidate> {
     let none = || None;
     let commands = [
-        ("cancel", RunState::Cancelled, run::Command::Cancel { reason: none(), approval_id: none() }),
+        (
+            "cancel",
+            RunState::Cancelled,
+            run::Command::Cancel { reason: none(), approval_id: none(), compensate: false },
+        ),
         ("pause", RunState::Paused, run::Command::Pause { reason: none() }),
         ("resume", RunState::Executing, run::Command::Resume { approval_id: none(), reason: none() }),
         ("stop", RunState::Stopped, run::Command::Stop { reason: none() }),

@@ -97,7 +97,7 @@ statements! {
     Run: Insert "runs" ("instance_id" Id, "definition_name" Text, "definition_version" Int, "document_digest" Bytes, "subject_ref" Text, "initiator_ref" Text,
         "correlation_key" Text, "concurrency_key" Text, "corrects" Id, "continues" Id, "parent_id" Id, "parent_step_seq" Int, "started_at_us" Int, "input" Text, "trace_id" Text, "machine" Text, "machine_digest" Bytes);
     NewRunHead: Insert "run_heads" ("instance_id" Id, "state" Text, "outcome" Text, "last_error" Text, "priority" Int, "start_at_us" Int,
-        "executing_since_us" Int, "completed_at_us" Int, "failed_at_us" Int, "output" Text, "due_at_us" Int, "is_live" Bool, "runbook" Text, "undoing" Bool,
+        "executing_since_us" Int, "completed_at_us" Int, "failed_at_us" Int, "output" Text, "due_at_us" Int, "is_live" Bool, "runbook" Text, "undoing" Bool, "called_off" Bool,
         "definition_name" Text, "correlation_key" Text, "concurrency_key" Text);
     NewRunStep: Insert "run_steps" ("instance_id" Id, "step_seq" Int, "state" Text, "attempts" Int, "next_run_at_us" Int, "locked_by" Text,
         "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
@@ -132,7 +132,7 @@ statements! {
     RevokeGrant: Update "grants" ("grant_id" Id, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
     ReleaseHold: Update "holds" ("hold_id" Id, "released_at_us" Int, "released_by" Text, "release_reason" Text);
     RunHead: Update "run_heads" ("instance_id" Id, "state" Text, "outcome" Text, "last_error" Text, "priority" Int, "start_at_us" Int,
-        "executing_since_us" Int, "completed_at_us" Int, "failed_at_us" Int, "output" Text, "due_at_us" Int, "is_live" Bool, "runbook" Text, "undoing" Bool);
+        "executing_since_us" Int, "completed_at_us" Int, "failed_at_us" Int, "output" Text, "due_at_us" Int, "is_live" Bool, "runbook" Text, "undoing" Bool, "called_off" Bool);
     RunStep: Update [2] "run_steps" ("instance_id" Id, "step_seq" Int, "state" Text, "attempts" Int, "next_run_at_us" Int, "locked_by" Text,
         "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,

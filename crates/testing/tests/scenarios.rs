@@ -76,6 +76,7 @@ scenarios! {
     rollup
     run_again
     run_approvals
+    run_cancel_compensate
     run_claim_next
     run_compensation
     run_control

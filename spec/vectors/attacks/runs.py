@@ -201,7 +201,7 @@ def _(t: Any) -> None:
 
 @add("run-voided-without-its-gate", "insider", "1", "gate-not-approved")
 def _(t: Any) -> None:
-    r = t.one("run_cancelled")
+    r = t.one("run_cancelled", where=lambda x: "compensate" not in x.body)
     [move] = r.body["run_transitions"]
     row = {"stopped": "V1", "executing": "V2", "blocked": "V3", "paused": "V4"}.get(move["from"])
     if row is None:
@@ -393,6 +393,41 @@ def _(t: Any) -> None:
     """compensating → executing (cannot resume after compensation starts)"""
     r = t.one("run_resumed", where=lambda r: any(x["id"] == "P10" for x in r.body.get("run_transitions", [])))
     t.edit(r, run_transitions=[{"id": "P3", "from": "paused", "to": "executing", "trigger": "workflow_resume"}])
+
+
+def call_off(t: Any) -> Any:
+    return t.one("run_cancelled", where=lambda r: "compensate" in r.body)
+
+
+def without_undos(t: Any, r: Any) -> list[dict[str, Any]]:
+    steps = {s["step_seq"] for s in run_of(t)["run"]["steps"] if s["compensates"] is None}
+    return [x for x in r.body.get("transitions", []) if "step_seqs" in x or x["step_seq"] in steps]
+
+
+@add("run-called-off-without-undoing", "insider", "2", "undeclared-transition")
+def _(t: Any) -> None:
+    """Cancelled with `compensate`, and it ended at once."""
+    r = call_off(t)
+    t.edit(r, transitions=without_undos(t, r), compensations=None, run_transitions=[{"id": "C3", "from": "executing", "to": "cancelled", "trigger": "workflow_cancel"}])
+
+
+@add("run-called-off-left-as-it-was", "insider", "2", "compensation-order")
+def _(t: Any) -> None:
+    """Cancelled with `compensate`, and what was to be undone is not listed."""
+    r = call_off(t)
+    t.edit(r, transitions=without_undos(t, r), compensations=None, outcome="rolled_back",
+           run_transitions=[r.body["run_transitions"][0], {"id": "C12", "from": "compensating", "to": "cancelled", "trigger": "all_compensated"}])
+
+
+@add("run-called-off-completed", "insider", "2", "undeclared-transition")
+def _(t: Any) -> None:
+    r = t.one("step_completed", where=lambda r: any(x["id"] == "C12" for x in r.body.get("run_transitions", [])))
+    t.edit(r, run_transitions=[{"id": "R10", "from": "compensating", "to": "completed", "trigger": "all_compensated"}])
+
+
+@add("run-undone-by-a-plain-cancel", "insider", "2", "undeclared-transition")
+def _(t: Any) -> None:
+    t.edit(call_off(t), compensate=None)
 
 
 @add("run-output-left-out", "insider", "3", "output-missing")

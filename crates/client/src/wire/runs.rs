@@ -299,6 +299,9 @@ pub struct StepView {
     /// worker, shell, http, approval, wait, workflow or human.
     pub run: String,
     pub queue: String,
+    /// The definition says how it is undone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compensable: bool,
     pub state_code: String,
     /// The derived state of the run's custom machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -574,6 +577,9 @@ pub struct ControlRun {
     /// The `step_id` of the approval to spend, where there is a gate for it: to cancel, to resume or to void a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<String>,
+    /// Only of a cancel: completed steps are undone by their compensations, and then the run is cancelled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compensate: bool,
 }
 
 /// The state of the run, or, with `?preview=true`, the result that would follow.

@@ -216,6 +216,12 @@ pub struct Preview {
     pub emitted_event_type: Option<String>,
     /// Every guard that refuses.
     pub problems: Vec<ActionProblem>,
+    /// Of a cancel: the completed steps that would be undone, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undoes: Vec<String>,
+    /// Of a cancel: the completed steps that would stay as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaves: Vec<String>,
 }
 
 /// One reopening of a step, with what it reopened.

@@ -17,6 +17,7 @@ impl Committer {
         registry: &Registry,
     ) -> Result<Outcome, Refusal> {
         let decided = self.decide_on_run(call, target, command, registry);
+        let (undoes, leaves) = self.reach_of_cancel(target, command);
         match decided.and_then(|(events, ids)| self.would_tell(target, &events, ids).map(|()| events)) {
             Ok(events) => {
                 let moves = run::moved_by(command, &events);
@@ -25,6 +26,8 @@ impl Committer {
                     emitted_event_type: moves.as_ref().and_then(|(_, emits)| emits.map(str::to_owned)),
                     transition_id: moves.map(|(id, _)| id),
                     problems: vec![],
+                    undoes,
+                    leaves,
                 })
             }
             // Whoever may not do it at all learns no more than by trying.
@@ -33,6 +36,8 @@ impl Committer {
                 transition_id: None,
                 emitted_event_type: None,
                 problems: Problem::all(&refusal),
+                undoes: vec![],
+                leaves: vec![],
             }),
             Err(refusal) => Err(refusal),
         }
@@ -40,6 +45,17 @@ impl Committer {
 }
 
 impl Committer {
+    /// What a cancellation undoes, and what it leaves as it is.
+    fn reach_of_cancel(&self, target: Target, command: &run::Command) -> (Vec<String>, Vec<String>) {
+        let (Target::Existing(run_id), run::Command::Cancel { compensate, .. }) = (target, command) else {
+            return (vec![], vec![]);
+        };
+        let run = self.cache.peek(&run_id).and_then(|instance| instance.run.as_deref());
+        let reach = run.map(|run| run.reach_of_cancel(*compensate)).unwrap_or_default();
+        let named = |names: Vec<std::sync::Arc<str>>| names.iter().map(|name| name.to_string()).collect();
+        (named(reach.undoes), named(reach.leaves))
+    }
+
     /// Whether what it would tell the world fits its schemas.
     pub(super) fn would_tell(&self, target: Target, events: &[Event], mut ids: IdSource) -> Result<(), Refusal> {
         let Target::Existing(run_id) = target else { return Ok(()) };

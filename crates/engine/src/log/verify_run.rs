@@ -115,6 +115,8 @@ struct Replay<'r> {
     failed_at: Option<Time>,
     /// It has begun to undo its work.
     undoing: bool,
+    /// It was cancelled, and is once its work is undone.
+    called_off: bool,
     /// While it is paused.
     frozen: Option<Frozen>,
     findings: Vec<(&'static str, String)>,
@@ -380,7 +382,10 @@ impl<'r> Replay<'r> {
                 "executing" => drop(self.executing_since.get_or_insert(at)),
                 "completed" => self.completed_at = Some(at),
                 "failed" => self.failed_at = Some(at),
-                "compensating" => self.undoing = true,
+                "compensating" => {
+                    self.undoing = true;
+                    self.called_off |= payload.get("compensate").and_then(Value::as_bool) == Some(true);
+                }
                 _ => {}
             }
         }
@@ -440,6 +445,10 @@ impl<'r> Replay<'r> {
         let undoing = self.undoing;
         self.require(!is_known || undoing == head.undoing, "replay-mismatch", || {
             format!("the row says {} of whether the run is undone, the records {undoing}", head.undoing)
+        });
+        let called_off = self.called_off;
+        self.require(!is_live || called_off == head.called_off, "replay-mismatch", || {
+            format!("the row says {} of whether the run was called off, the records {called_off}", head.called_off)
         });
         if let Some(plan) = self.plan {
             self.findings.extend(self.book.compare(head.runbook.as_deref(), plan));

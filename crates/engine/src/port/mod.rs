@@ -135,6 +135,7 @@ pub struct StoredRunHead {
     /// What a runbook keeps, see [`crate::run::runbook`].
     pub runbook: Option<Arc<str>>,
     pub undoing: bool,
+    pub called_off: bool,
 }
 
 /// Something of a run that is due: a step, or (`None`) the run itself.

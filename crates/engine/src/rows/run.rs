@@ -61,6 +61,7 @@ pub struct RunHeadRow {
     pub runbook: Option<Arc<str>>,
     /// It has begun to undo its work.
     pub undoing: bool,
+    pub called_off: bool,
 }
 
 /// One step of a run: what never changes.

@@ -96,6 +96,7 @@ pub fn assemble(
             parent: row.parent.map(|(run_id, step_seq)| Parent { run_id, step_seq }),
             runbook,
             undoing: head.undoing,
+            called_off: head.called_off,
         },
         plan,
         cells,

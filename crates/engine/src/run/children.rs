@@ -64,7 +64,8 @@ impl Clockwork {
                 Some(step) if run::is_over(step.state, step.next_run_at.is_some()) => {
                     // A cancel that is guarded, or a run that undoes its work, has its own way to end.
                     let reason = format!("run {parent}, which it was a step of, went on without it");
-                    self.told(run_id, run::Command::Cancel { reason: Some(reason), approval_id: None }).await
+                    let cancel = run::Command::Cancel { reason: Some(reason), approval_id: None, compensate: false };
+                    self.told(run_id, cancel).await
                 }
                 // It was told of another child, or of none: whoever ends it will not know of this one.
                 Some(step) if step.child_run_id != Some(run_id) => false,

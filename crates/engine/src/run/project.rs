@@ -196,6 +196,7 @@ fn write_head(run: &Run, new: bool, unit: &mut Unit) {
         is_live: !head.state.is_ended() && head.state != RunState::Idle,
         runbook: run.runbook().map(|book| runbook::to_json(book).into()),
         undoing: head.undoing,
+        called_off: head.called_off,
     };
     // Each row is written once per batch: a later command of the same batch replaces what an earlier one wrote.
     for write in &mut unit.writes {

@@ -103,6 +103,8 @@ pub enum Command {
     Cancel {
         reason: Option<String>,
         approval_id: Option<String>,
+        /// Undo what was completed, and be cancelled then.
+        compensate: bool,
     },
     Pause {
         reason: Option<String>,

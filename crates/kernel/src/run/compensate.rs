@@ -7,7 +7,7 @@ use super::guard::Given;
 use super::person::give_up;
 use super::{Action, Cell, Context, Event, Live, Role, Run, alive, permitted};
 use crate::lifecycle::{ActorClass, FailureCategory, Outcome, RunState, StepCode};
-use crate::plan::{StepSeq, StepSpec, Work};
+use crate::plan::{Plan, StepSeq, StepSpec, Work};
 use crate::process::Process;
 use crate::refusal::{Refusal, require_text};
 use crate::registry::scopes;
@@ -21,6 +21,16 @@ impl Flow<'_, '_, '_> {
         self.end_idle_steps()?;
         self.moot_all_gates();
         Ok(())
+    }
+
+    /// A cancelled run undoes its work. Whoever is at work loses the lease, as by any cancellation.
+    pub fn call_off(&mut self) -> Result<(), Refusal> {
+        self.head.called_off = true;
+        self.notes.compensate = true;
+        self.end_idle_steps()?;
+        self.moot_all_gates();
+        self.revoke_work("RUN_CANCELLED", None)?;
+        self.advance()
     }
 
     /// Steps that nobody is at work on end here. One of which an earlier attempt left no verdict has failed: it must still be
@@ -59,9 +69,9 @@ impl Flow<'_, '_, '_> {
         Ok(())
     }
 
-    /// The run's time is over: those at work lose their leases. What a lost attempt did is unknown, unless it may simply be
-    /// made again.
-    pub fn revoke_work(&mut self, error: &str) -> Result<(), Refusal> {
+    /// The run's time is over, or it was called off: those at work lose their leases. What a lost attempt did is unknown,
+    /// unless it may simply be made again.
+    pub fn revoke_work(&mut self, error: &str, category: Option<FailureCategory>) -> Result<(), Refusal> {
         // Tasks come first: a step of which none is under way any more ends with them.
         let (tasks, steps): (Vec<_>, Vec<_>) =
             self.live().into_iter().partition(|seq| self.run.plan.step_of_task(*seq).is_some());
@@ -76,7 +86,7 @@ impl Flow<'_, '_, '_> {
             let live = self.edit(seq)?.live.get_or_insert_default();
             if live.effect_unknown {
                 live.last_error = Some(error.into());
-                live.category = Some(FailureCategory::Timeout);
+                live.category = category;
                 self.move_step(seq, StepCode::Failed, By(SYSTEM, "lease_exhausted"))?;
             } else {
                 self.move_step(seq, StepCode::Cancelled, By(SYSTEM, "run_aborted"))?;
@@ -115,7 +125,8 @@ impl Flow<'_, '_, '_> {
                     return self.compensation_failed(&error);
                 }
                 self.head.outcome = Some(Outcome::RolledBack);
-                self.move_run(RunState::Completed, "all_compensated")?;
+                let to = if self.head.called_off { RunState::Cancelled } else { RunState::Completed };
+                self.move_run(to, "all_compensated")?;
                 self.moot_open_gates();
                 Ok(())
             }
@@ -152,18 +163,7 @@ impl Flow<'_, '_, '_> {
     /// whose effects are this one's now. Of several at one time, what builds on another is undone before it. Steps without an
     /// entry are passed over.
     fn plan_compensations(&mut self) {
-        let plan = &self.run.plan;
-        let mut undo: Vec<(crate::Time, u32, StepSeq)> = plan
-            .compensation
-            .iter()
-            .filter_map(|entry| {
-                let cell = self.cell(entry.step)?;
-                let taken_over = (cell.state == StepCode::Completed).then_some(crate::Time(0));
-                Some((cell.completed_at.or(taken_over)?, plan.depth(entry.step), entry.step))
-            })
-            .collect();
-        undo.sort_unstable_by(|a, b| b.cmp(a));
-        for (.., step) in undo {
+        for step in self.run.plan.undone(|step| self.cell(step)) {
             self.add(Cell { role: Role::Compensation(step), live: Some(Box::new(Live::default())), ..Cell::new(0) });
         }
     }
@@ -209,6 +209,45 @@ impl Flow<'_, '_, '_> {
         self.move_run(RunState::Failed, "compensation_failed")?;
         self.head.outcome = Some(Outcome::Partial);
         self.revoke_all(By(SYSTEM, "run_aborted"))
+    }
+}
+
+impl Plan {
+    /// The steps that would be undone, the first to be undone first.
+    fn undone<'c>(&self, cell: impl Fn(StepSeq) -> Option<&'c Cell>) -> Vec<StepSeq> {
+        let due = self.compensation.iter().filter_map(|entry| {
+            let cell = cell(entry.step)?;
+            let taken_over = (cell.state == StepCode::Completed).then_some(crate::Time(0));
+            Some((cell.completed_at.or(taken_over)?, self.depth(entry.step), entry.step))
+        });
+        let mut due: Vec<(crate::Time, u32, StepSeq)> = due.collect();
+        due.sort_unstable_by(|a, b| b.cmp(a));
+        due.into_iter().map(|(.., step)| step).collect()
+    }
+}
+
+/// What a cancellation does to the steps that completed, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Undone, in this order.
+    pub undoes: Vec<Arc<str>>,
+    /// Left as they are.
+    pub leaves: Vec<Arc<str>>,
+}
+
+impl Run {
+    /// What a cancellation undoes and what it leaves as it is, as the run stands now.
+    pub fn reach_of_cancel(&self, compensate: bool) -> Reach {
+        let undone = if compensate { self.plan.undone(|step| self.cell(step)) } else { vec![] };
+        let name = |seq: StepSeq| Arc::from(self.step_name(seq));
+        let steps = StepSeq::try_from(self.plan.steps.len()).unwrap_or(StepSeq::MAX);
+        let left = |seq: &StepSeq| {
+            self.cell(*seq).is_some_and(|cell| cell.state == StepCode::Completed) && !undone.contains(seq)
+        };
+        Reach {
+            leaves: (0..steps).filter(left).map(name).collect(),
+            undoes: undone.iter().copied().map(name).collect(),
+        }
     }
 }
 

@@ -29,20 +29,45 @@ fn not_undoing(run: &Run) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// A run that was called off may still be undoing its work. It is not called off twice.
+fn not_called_off(run: &Run) -> Result<(), Refusal> {
+    if run.head.called_off {
+        let detail =
+            "the run was cancelled already and is undoing its work: pause or stop it, or declare `undo:<step>`";
+        return Err(Refusal::new(Code::AlreadyTerminal, detail));
+    }
+    Ok(())
+}
+
+/// Ends the run, with what it completed undone first (`compensate`) or left as it is.
 pub fn cancel(
     target: Target<'_>,
     reason: Option<&str>,
     approval_id: Option<&str>,
+    compensate: bool,
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = begin(target, reason, ctx)?;
     alive(run)?;
+    not_called_off(run)?;
+    if compensate && run.plan.compensation.is_empty() {
+        let detail = "the definition declares no compensation, so nothing would be undone: cancel without `compensate`";
+        return Err(Refusal::new(Code::InvalidRequest, detail).at("compensate"));
+    }
     not_undoing(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     let approval = flow.cancel_approval(approval_id);
-    flow.move_approved(RunState::Cancelled, "workflow_cancel", approval)?;
-    flow.revoke_all(By(ActorClass::Reviewer, "workflow_cancel"))?;
+    match compensate {
+        true => {
+            flow.move_approved(RunState::Compensating, "workflow_cancel", approval)?;
+            flow.call_off()?;
+        }
+        false => {
+            flow.move_approved(RunState::Cancelled, "workflow_cancel", approval)?;
+            flow.revoke_all(By(ActorClass::Reviewer, "workflow_cancel"))?;
+        }
+    }
     Ok(flow.finish(Action::RunCancelled, &actor_ref, reason))
 }
 

@@ -69,7 +69,7 @@ fn run_due(flow: &mut Flow<'_, '_, '_>) -> Result<(), Refusal> {
     match flow.run.plan.failure_policy {
         FailurePolicy::Compensate => {
             flow.begin_compensation("WORKFLOW_TIMEOUT", "workflow_timeout")?;
-            flow.revoke_work("WORKFLOW_TIMEOUT")
+            flow.revoke_work("WORKFLOW_TIMEOUT", Some(FailureCategory::Timeout))
         }
         FailurePolicy::Abort | FailurePolicy::FailClosed => flow.fail_run("WORKFLOW_TIMEOUT", "workflow_timeout"),
     }

@@ -40,6 +40,7 @@ pub use cell::{Agenda, Block, BlockReason, Cell, Claim, Docket, Facet, Handed, L
 pub use child::is_over;
 pub use claim::{handed_out, input_of_step};
 pub use command::*;
+pub use compensate::Reach;
 pub use control::{UNDO, undo_named};
 pub use correct::{Correction, CorrectionReason, Prior};
 pub use gate::shell_declaration;
@@ -120,6 +121,8 @@ pub struct Head {
     pub runbook: Option<Box<Runbook>>,
     /// It has begun to undo its work. Nothing takes that back.
     pub undoing: bool,
+    /// It was called off, and is cancelled once its work is undone.
+    pub called_off: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -498,7 +501,9 @@ pub fn decide(run: Option<(&Process, &Run)>, command: &Command, ctx: &mut Contex
         Command::Due { steps, run: whole } => due::decide(known(run)?, steps, *whole, ctx),
         Command::OpenGate(command) => gate::open(run, command, ctx),
         Command::DecideGate(command) => gate::decide(run, command, ctx),
-        Command::Cancel { reason, approval_id } => control::cancel(run, reason.as_deref(), approval_id.as_deref(), ctx),
+        Command::Cancel { reason, approval_id, compensate } => {
+            control::cancel(run, reason.as_deref(), approval_id.as_deref(), *compensate, ctx)
+        }
         Command::Pause { reason } => control::pause(run, reason.as_deref(), ctx),
         Command::Resume { approval_id, reason } => control::resume(run, approval_id.as_deref(), reason.as_deref(), ctx),
         Command::Stop { reason } => control::stop(run, reason.as_deref(), ctx),

@@ -139,6 +139,8 @@ pub struct Notes {
     pub approval_id: Option<StepId>,
     pub repinned: Vec<Drift>,
     pub budget: Option<Micros>,
+    /// What a cancelled run completed is undone first.
+    pub compensate: bool,
 }
 
 /// What is asked of one executor at a time.

@@ -345,6 +345,7 @@ impl Run {
                 output: None,
                 concurrency_key: None,
                 undoing: false,
+                called_off: false,
                 parent: None,
                 runbook: None,
             },

@@ -86,7 +86,8 @@ impl Auditor {
             assert!(RUN_TRANSITIONS.iter().any(|d| d.id == t.id && d.from == t.from && d.to == t.to));
             assert!(!matches!((t.from, t.to), (RunState::Idle, RunState::Executing)), "must go through queued");
             self.undoing |= t.to == RunState::Compensating;
-            let forward = matches!(t.to, RunState::Executing | RunState::Queued | RunState::Cancelled);
+            let cancelled = t.to == RunState::Cancelled && t.id != "C12";
+            let forward = matches!(t.to, RunState::Executing | RunState::Queued) || cancelled;
             assert!(!(self.undoing && forward), "cannot resume after compensation starts: {t:?}");
             self.run = t.to;
         }
@@ -100,7 +101,9 @@ impl Auditor {
         let spec = &self.plan.steps[m.step_seq as usize];
         let leased = before.cell(m.step_seq).is_some_and(|cell| cell.is_held() && cell.lease().is_some());
         let ends = leased && !matches!(m.to, StepCode::InProgress | StepCode::Overdue);
-        if ends && matches!(event.action, Action::TimePassed | Action::RunStopped) && !spec.is_repeatable() {
+        let called_off = event.action == Action::RunCancelled && event.head.called_off;
+        let revoked = called_off || matches!(event.action, Action::TimePassed | Action::RunStopped);
+        if ends && revoked && !spec.is_repeatable() {
             self.unknown.insert(m.step_seq);
         }
         if m.to == StepCode::Completed {
@@ -211,8 +214,13 @@ impl Auditor {
                 let all = (0..self.plan.steps.len() as StepSeq).all(|seq| self.has_ended(seq));
                 assert!(all && head.completed_at.is_some(), "completed, but {:?}", self.steps);
             }
-            RunState::Completed => {
+            RunState::Cancelled if !head.called_off => assert!(!self.undoing, "half undone"),
+            RunState::Completed | RunState::Cancelled => {
                 assert_eq!(head.outcome, Some(Outcome::RolledBack));
+                assert_eq!(head.called_off, head.state == RunState::Cancelled);
+                let mut owed = self.done.iter().filter(|(_, seq)| self.plan.compensation_of(*seq).is_some());
+                let listed = run.cells.len() > self.plan.steps.len();
+                assert!(listed || owed.next().is_none(), "nothing was undone of {:?}", self.done);
                 let forgotten = !self.plan.compensation.is_empty() && !self.unknown.is_empty();
                 assert!(!forgotten, "rolled back over {:?}", self.unknown);
             }

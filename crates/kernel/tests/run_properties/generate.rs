@@ -24,7 +24,8 @@ pub enum Op {
     Pass(Micros),
     Pause,
     Resume,
-    Cancel,
+    /// Undoing what was completed, or not.
+    Cancel(bool),
     Stop,
     Void,
     Unblock(usize),
@@ -50,7 +51,7 @@ pub fn ops() -> impl Strategy<Value = Vec<Op>> {
         10 => (1..90i64).prop_map(|s| Op::Pass(s * SECOND)),
         2 => Just(Op::Pause),
         4 => Just(Op::Resume),
-        1 => prop_oneof![3 => Just(Op::Stop), 1 => Just(Op::Cancel), 1 => Just(Op::Void)],
+        1 => prop_oneof![3 => Just(Op::Stop), 2 => any::<bool>().prop_map(Op::Cancel), 1 => Just(Op::Void)],
         2 => (0..30usize).prop_map(Op::Unblock),
         3 => (0..30usize, any::<bool>()).prop_map(|(seq, done)| Op::Declare(seq, done)),
         5 => (0..30usize, prop::bool::weighted(0.8)).prop_map(|(seq, yes)| Op::Decide(seq, yes)),

@@ -202,7 +202,9 @@ impl World {
                 drop(self.ask(&Command::Resume { approval_id: None, reason: None }));
                 self.look();
             }
-            Op::Cancel => drop(self.ask(&Command::Cancel { reason: why(), approval_id: None })),
+            Op::Cancel(compensate) => {
+                drop(self.ask(&Command::Cancel { reason: why(), approval_id: None, compensate: *compensate }));
+            }
             Op::Stop => drop(self.ask(&Command::Stop { reason: why() })),
             Op::Void => drop(self.ask(&Command::Void { reason: why(), approval_id: None })),
             Op::Unblock(seq) => {

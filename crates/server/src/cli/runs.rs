@@ -31,8 +31,8 @@ pub enum RunsCommand {
     List(ListArgs),
     /// Show a run: its state, steps, gates and possible next commands
     Show(ShowArgs),
-    /// Cancel a run: revoke its leases, without undoing completed steps
-    Cancel(EndArgs),
+    /// Cancel a run: revoke its leases; completed steps stay as they are, or are undone with --compensate
+    Cancel(CancelArgs),
     /// Pause a run: begin no further step; work under way may finish
     Pause(HaltArgs),
     /// Resume a paused or stopped run
@@ -137,6 +137,15 @@ pub struct EndArgs {
 }
 
 #[derive(Args)]
+pub struct CancelArgs {
+    #[command(flatten)]
+    end: EndArgs,
+    /// Undo the completed steps by their compensations, the last one first; then the run is cancelled
+    #[arg(long)]
+    compensate: bool,
+}
+
+#[derive(Args)]
 pub struct RetryArgs {
     /// The run to start from
     run: String,
@@ -200,10 +209,10 @@ pub async fn run(context: &Context, command: RunsCommand) -> anyhow::Result<()> 
         RunsCommand::List(args) => list(context, args).await,
         RunsCommand::Show(args) => show(context, &args).await,
         RunsCommand::Cancel(args) => cancel(context, args).await,
-        RunsCommand::Pause(args) => control(context, "pause", args, None).await,
+        RunsCommand::Pause(args) => control(context, "pause", args).await,
         RunsCommand::Resume(args) => resume(context, args).await,
-        RunsCommand::Stop(args) => control(context, "stop", args, None).await,
-        RunsCommand::Void(args) => control(context, "void", args.halt, args.approval).await,
+        RunsCommand::Stop(args) => control(context, "stop", args).await,
+        RunsCommand::Void(args) => end(context, "void", args, false).await,
         RunsCommand::Retry(args) => retry(context, args).await,
         RunsCommand::Unblock(args) => {
             let request = EvidencedStep { evidence_ref: args.evidence, reason: args.reason };
@@ -219,7 +228,7 @@ pub async fn run(context: &Context, command: RunsCommand) -> anyhow::Result<()> 
 }
 
 async fn resume(context: &Context, args: ResumeArgs) -> anyhow::Result<()> {
-    let request = ControlRun { reason: args.reason, approval_id: args.approval };
+    let request = ControlRun { reason: args.reason, approval_id: args.approval, compensate: false };
     let client = context.client_keyed(&args.keyed)?;
     let run = ids::run(&client, &args.run).await?;
     let show = format!("countersign runs show {}", shell_word(&run));
@@ -353,35 +362,34 @@ pub fn print(context: &Context, answer: &Answer<RunView>, rows: usize) -> anyhow
     output::say(&render(&answer.body, rows, Timestamp::now()))
 }
 
-async fn control(context: &Context, action: &str, args: HaltArgs, approval_id: Option<String>) -> anyhow::Result<()> {
-    let request = ControlRun { reason: Some(args.reason), approval_id };
-    let client = context.client_keyed(&args.keyed)?;
-    let run = ids::run(&client, &args.run).await?;
+async fn control(context: &Context, action: &str, halt: HaltArgs) -> anyhow::Result<()> {
+    end(context, action, EndArgs { halt, approval: None }, false).await
+}
+
+async fn end(context: &Context, action: &str, args: EndArgs, compensate: bool) -> anyhow::Result<()> {
+    let EndArgs { halt, approval } = args;
+    let request = ControlRun { reason: Some(halt.reason), approval_id: approval, compensate };
+    let client = context.client_keyed(&halt.keyed)?;
+    let run = ids::run(&client, &halt.run).await?;
     moved(context, &run, &client.control_run(&run, action, &request).await?)
 }
 
-/// What was completed before stays so, and whoever cancels should know.
-async fn cancel(context: &Context, args: EndArgs) -> anyhow::Result<()> {
+/// What was completed before stays so, or is undone, and whoever cancels should know.
+async fn cancel(context: &Context, args: CancelArgs) -> anyhow::Result<()> {
+    let CancelArgs { end: args, compensate } = args;
     let client = context.client()?;
     let run = ids::run(&client, &args.halt.run).await?;
-    control(context, "cancel", HaltArgs { run: run.clone(), ..args.halt }, args.approval).await?;
+    let halt = HaltArgs { run: run.clone(), ..args.halt };
+    end(context, "cancel", EndArgs { halt, ..args }, compensate).await?;
     if context.json() {
         return Ok(());
     }
     // Whoever may cancel may not always read.
-    let Ok(answer) = whole(&client, &run).await else { return Ok(()) };
-    let done = why::stays_done(&answer.body);
-    if done.is_empty() {
-        return Ok(());
+    match whole(&client, &run).await {
+        Ok(answer) => why::reach_of_cancel(&answer.body, compensate).iter().try_for_each(|line| output::say(line)),
+        Err(_) => Ok(()),
     }
-    let named = printable(&done.iter().take(SHOWN_DONE).copied().collect::<Vec<_>>().join(", "));
-    let more = done.len().saturating_sub(SHOWN_DONE);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    output::say(&format!("  cancelling undoes nothing; these steps stay completed: {named}{more}"))
 }
-
-/// So many of the steps that stay completed are named.
-const SHOWN_DONE: usize = 10;
 
 fn moved(context: &Context, run_id: &str, answer: &Answer<RunMoved>) -> anyhow::Result<()> {
     if context.json() {

@@ -292,6 +292,67 @@ async fn runs_are_steered() {
     countersign(&server, &["runs", "show", &later]).await.says(0, &["is queued", "not before in 2 h"]);
 }
 
+/// "`runs cancel` says what it does not undo, `--compensate` does."
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_says_what_it_leaves_or_undoes_it() {
+    const TRIP: &str = "kind: workflow\nname: trip\norder: linear\nqueue: trips\nsteps: [{name: hotel}, {name: mail}, {name: flight}, {name: car}]\n\
+        compensation:\n  - {step: hotel, action: cancel, agent: undos}\n  - {step: flight, action: cancel, agent: undos}\n";
+    let server = with(&[ORDER, TRIP]).await;
+    let admin = server.admin();
+    let under_way = async || {
+        let id = started(&server, &["trip"]).await;
+        for _ in 0..3 {
+            let task = admin.post("/v1/queues/trips/claim", json!({"worker_id": "w"})).await.ok();
+            let task = &task["tasks"][0];
+            let path = format!("/v1/tasks/{}/complete", task["task_id"].as_str().expect("an id"));
+            admin.post(&path, json!({"lease_token": task["lease_token"], "output": 1})).await.ok();
+        }
+        id
+    };
+    let left = under_way().await;
+    let cancel = format!("/v1/runs/{left}/cancel");
+    let preview = format!("{cancel}?preview=true");
+    let seen = admin.post(&preview, json!({"reason": "r"})).await.ok();
+    assert_eq!(
+        (&seen["transition_id"], &seen["leaves"]),
+        (&json!("C3"), &json!(["hotel", "mail", "flight"])),
+        "{seen}"
+    );
+    assert_eq!(seen.get("undoes"), None);
+    let seen = admin.post(&preview, json!({"reason": "r", "compensate": true})).await.ok();
+    assert_eq!((&seen["undoes"], &seen["leaves"]), (&json!(["flight", "hotel"]), &json!(["mail"])), "{seen}");
+    countersign(&server, &["runs", "cancel", &left, "--reason", "r"]).await.says(
+        0,
+        &[
+            "is cancelled",
+            "cancelling undoes nothing; these steps stay completed: hotel, mail, flight",
+            "not undone, though the definition says how (--compensate): hotel, flight",
+        ],
+    );
+
+    let undone = under_way().await;
+    let said = countersign(&server, &["runs", "cancel", &undone, "--reason", "no visa", "--compensate"]).await;
+    said.says(0, &["is compensating", "undone, in this order: flight, hotel", "stay completed: mail"]);
+    let view = admin.get(&format!("/v1/runs/{undone}")).await.ok();
+    assert_eq!((&view["halted_by"], &view["reason"]), (&json!("admin"), &json!("no visa")), "{view}");
+    countersign(&server, &["runs", "cancel", &undone, "--reason", "r", "--compensate"])
+        .await
+        .says(1, &["already-terminal"]);
+    countersign(&server, &["work", "undos", "--drain", "--exec", "cat"]).await.says(0, &["run cancelled"]);
+    let view = admin.get(&format!("/v1/runs/{undone}")).await.ok();
+    assert_eq!((&view["state"], &view["outcome"]), (&json!("cancelled"), &json!("rolled_back")), "{view}");
+    assert_eq!((&view["ended_by"], &view["reason"]), (&json!("admin"), &json!("no visa")));
+    let recorded = admin.get(&format!("/v1/ledger/records?instance_id={undone}&action_ref=run_cancelled")).await.ok();
+    assert_eq!(recorded["items"][0]["payload"]["compensate"], true, "{recorded}");
+
+    let plain = started(&server, &["order-process", "--input", "order_id=o-9"]).await;
+    let asked = json!({"reason": "r", "compensate": true});
+    for command in ["cancel", "pause", "resume", "stop", "void"] {
+        let path = format!("/v1/runs/{plain}/{command}");
+        admin.post(&path, asked.clone()).await.refused_at(400, "invalid-request", "compensate");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn mistakes_are_told() {
     let server = with(&[ORDER]).await;

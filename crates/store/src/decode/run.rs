@@ -85,6 +85,7 @@ pub fn run_instance(row: &dyn Columns) -> Result<RunInstance, StoreError> {
             rollup: optional_str(row, 29)?,
             runbook: optional_str(row, 33)?,
             undoing: row.bool(40)?,
+            called_off: row.bool(41)?,
         },
         chain: head_row_at(row, 23)?,
         moves: row.count(26)?,

@@ -13,7 +13,7 @@ const RUN: &str = "r.instance_id, r.definition_name, r.definition_version, r.doc
     r.correlation_key, r.concurrency_key, r.corrects, r.continues, r.parent_id, r.parent_step_seq, r.started_at_us, \
     h.state, h.outcome, h.last_error, h.priority, h.start_at_us, h.executing_since_us, h.completed_at_us, h.failed_at_us, h.output, \
     i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats, i.rollup, r.trace_id, r.machine, r.machine_digest, h.runbook, \
-    i.colour, i.state, h.definition_name, h.correlation_key, h.concurrency_key, h.is_live, h.undoing";
+    i.colour, i.state, h.definition_name, h.correlation_key, h.concurrency_key, h.is_live, h.undoing, h.called_off";
 const FROM_RUNS: &str =
     "FROM runs r JOIN run_heads h ON h.instance_id = r.instance_id JOIN instances i ON i.instance_id = r.instance_id";
 /// A step without its output and without columns for readers only.

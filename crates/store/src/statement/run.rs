@@ -62,6 +62,7 @@ pub fn head_values(row: &RunHeadRow) -> Vec<Value<'_>> {
         Value::Bool(row.is_live),
         Value::text(row.runbook.as_deref()),
         Value::Bool(row.undoing),
+        Value::Bool(row.called_off),
     ]
 }
 

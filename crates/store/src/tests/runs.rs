@@ -41,6 +41,7 @@ fn stored(head: &RunHeadRow) -> StoredRunHead {
         rollup: None,
         runbook: head.runbook.clone(),
         undoing: head.undoing,
+        called_off: head.called_off,
     }
 }
 

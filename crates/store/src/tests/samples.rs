@@ -77,6 +77,7 @@ pub fn small_head(id: InstanceId, state: &'static str) -> RunHeadRow {
         is_live: !matches!(state, "idle" | "completed" | "failed" | "cancelled" | "voided"),
         runbook: None,
         undoing: false,
+        called_off: false,
     }
 }
 
@@ -93,6 +94,7 @@ pub fn full_head(id: InstanceId, state: &'static str) -> RunHeadRow {
         due_at: Some(Time(15)),
         runbook: text("{}"),
         undoing: true,
+        called_off: true,
         ..small_head(id, state)
     }
 }

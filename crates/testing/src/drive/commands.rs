@@ -147,10 +147,10 @@ pub fn report_command(step_seq: u32, lease_token: &str, report: &Report) -> Said
 
 pub fn control_command(control: &Control) -> Said<run::Command> {
     Ok(match control {
-        Control::Run { action, approval_id, reason } => {
+        Control::Run { action, approval_id, reason, compensate } => {
             let (approval_id, reason) = (approval_id.clone(), reason.clone());
             match *action {
-                "cancel" => run::Command::Cancel { reason, approval_id },
+                "cancel" => run::Command::Cancel { reason, approval_id, compensate: *compensate },
                 "pause" => run::Command::Pause { reason },
                 "resume" => run::Command::Resume { approval_id, reason },
                 "stop" => run::Command::Stop { reason },

@@ -206,8 +206,8 @@ impl Runs for HttpDriver {
     async fn preview_control(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String> {
         let client = self.client(by)?;
         let preview = match control.clone() {
-            Control::Run { action, approval_id, reason } => {
-                client.preview_run(run_id, action, &wire::ControlRun { reason, approval_id }).await
+            Control::Run { action, approval_id, reason, compensate } => {
+                client.preview_run(run_id, action, &wire::ControlRun { reason, approval_id, compensate }).await
             }
             Control::Unblock { step, evidence_ref, reason } => {
                 let request = wire::EvidencedStep { evidence_ref, reason };
@@ -225,8 +225,8 @@ impl Runs for HttpDriver {
     async fn control_run(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String> {
         let client = self.client(by)?;
         let moved = match control.clone() {
-            Control::Run { action, approval_id, reason } => {
-                client.control_run(run_id, action, &wire::ControlRun { reason, approval_id }).await
+            Control::Run { action, approval_id, reason, compensate } => {
+                client.control_run(run_id, action, &wire::ControlRun { reason, approval_id, compensate }).await
             }
             Control::Unblock { step, evidence_ref, reason } => {
                 let request = wire::EvidencedStep { evidence_ref, reason };

@@ -425,7 +425,7 @@ impl KernelDriver {
         };
         let left = self.runs.iter().filter(|(_, told)| told.run.head.parent.as_ref().is_some_and(ended));
         let left: Vec<InstanceId> = left.map(|(child, _)| *child).collect();
-        let cancel = Command::Cancel { reason: Some("left behind".to_owned()), approval_id: None };
+        let cancel = Command::Cancel { reason: Some("left behind".to_owned()), approval_id: None, compensate: false };
         let mut moved = false;
         for child in left {
             // One that has ended, or may not be cancelled, stays as it is.

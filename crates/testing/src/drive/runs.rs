@@ -104,6 +104,8 @@ pub enum Control {
         action: &'static str,
         approval_id: Option<String>,
         reason: Option<String>,
+        /// Only of a cancel.
+        compensate: bool,
     },
     Unblock {
         step: String,

@@ -47,9 +47,9 @@ impl RunNames {
 /// The control, with the approval that a name stands for.
 fn approved(control: &Control, names: &Names) -> Control {
     match control.clone() {
-        Control::Run { action, approval_id, reason } => {
+        Control::Run { action, approval_id, reason, compensate } => {
             let approval_id = approval_id.map(|approval_id| names.substitute(&approval_id));
-            Control::Run { action, approval_id, reason }
+            Control::Run { action, approval_id, reason, compensate }
         }
         other => other,
     }

@@ -312,7 +312,9 @@ fn on_step(preview: bool, words: &mut Words, run: Named<'_>) -> Result<RunAct, S
 fn control(action: &'static str, words: &mut Words, run: Named<'_>) -> Result<RunAct, String> {
     let run = run(words)?;
     let approval_id = words.optional("approval")?;
-    Ok(RunAct::Control { run, control: Control::Run { action, approval_id, reason: words.optional("because")? } })
+    let compensate = words.skip("undoing");
+    let reason = words.optional("because")?;
+    Ok(RunAct::Control { run, control: Control::Run { action, approval_id, reason, compensate } })
 }
 
 pub(super) fn expected(words: &mut Words, act: &RunAct) -> Result<Expected, String> {

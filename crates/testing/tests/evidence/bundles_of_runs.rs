@@ -1,6 +1,8 @@
 //! Runs over HTTP, exported, and verified by two auditors who share no code with the server: every way a run can go leaves
 //! records that `spec/run.md` explains.
 
+mod undone;
+
 use anyhow::{Context, bail, ensure};
 use countersign_client::{ActorKey, Client, Format, Signing, wire};
 use countersign_server::serve::{self, ADMIN_TOKEN_FILE, Running, ServeOptions};
@@ -112,7 +114,8 @@ impl Works {
     }
 
     async fn control(&self, run_id: &str, action: &str) -> anyhow::Result<()> {
-        let request = wire::ControlRun { reason: Some(format!("to {action} it")), approval_id: None };
+        let request =
+            wire::ControlRun { reason: Some(format!("to {action} it")), approval_id: None, compensate: false };
         self.ines.control_run(run_id, action, &request).await?;
         Ok(())
     }
@@ -171,20 +174,6 @@ steps:
   - {name: e, dependsOn: [b, c], onFailure: skip}
   - {name: f, dependsOn: [e]}
   - {name: g, dependsOn: [b]}
-";
-const SAGA: &str = "
-kind: workflow
-name: travel
-order: linear
-failurePolicy: compensate
-steps:
-  - {name: hotel, onFailure: compensate}
-  - {name: flight, onFailure: compensate}
-  - {name: car, onFailure: compensate, timeout: 700ms, retryPolicy: {maxRetries: 0}}
-compensation:
-  - {step: hotel, action: cancel-hotel, agent: undo}
-  - {step: flight, action: cancel-flight, agent: undo}
-  - {step: car, action: cancel-car, agent: undo}
 ";
 const GATED: &str = "
 kind: workflow
@@ -372,7 +361,8 @@ async fn graph(works: &Works) -> anyhow::Result<String> {
             "g" => {
                 // Blocked, and cleared by an operator.
                 works.dead(&task, Some("governance")).await?;
-                let request = wire::ControlRun { reason: Some("it may".to_owned()), approval_id: None };
+                let request =
+                    wire::ControlRun { reason: Some("it may".to_owned()), approval_id: None, compensate: false };
                 works.ines.act_on_step(&run_id, "g", "unblock", &request).await?;
                 Some(works.claim("default").await?)
             }
@@ -385,29 +375,6 @@ async fn graph(works: &Works) -> anyhow::Result<String> {
                 next = None;
             }
         }
-    }
-    works.state(&run_id, "completed").await?;
-    Ok(run_id)
-}
-
-/// The last step times out, nobody knows whether it happened, somebody says that it did; all is undone.
-async fn saga(works: &Works) -> anyhow::Result<String> {
-    works.publish(SAGA).await?;
-    let run_id = works.start("travel", json!({})).await?;
-    let first = works.claim("default").await?;
-    let second = works.complete(&first, json!({"room": 1})).await?.next.context("the next step")?;
-    works.complete(&second, json!({"seat": 2})).await?;
-    works.state(&run_id, "blocked").await?;
-    let declared = wire::DeclareEffect {
-        result: wire::DeclaredResult::Completed,
-        output: Some(json!({"car": "red"})),
-        reason: "the agency confirms it".to_owned(),
-    };
-    works.ines.declare_effect(&run_id, "car", &declared).await?;
-    for _ in 0..3 {
-        let task = works.claim("undo").await?;
-        let request = wire::CompleteTask { lease_token: task.lease_token.clone(), ..Default::default() };
-        works.admin.complete_task(&task.task_id, &request).await?;
     }
     works.state(&run_id, "completed").await?;
     Ok(run_id)
@@ -591,7 +558,7 @@ async fn runs_are_proven(kind: Kind) -> anyhow::Result<()> {
     let works = Works::open(&place).await?;
     let one = chain(&works).await?;
     let graph = graph(&works).await?;
-    let undone = saga(&works).await?;
+    let [undone, called_off] = undone::runs(&works).await?;
     let (approved, cancelled) = gates(&works).await?;
     let people = people(&works).await?;
     let (filed, unfiled) = tasks(&works).await?;
@@ -602,7 +569,7 @@ async fn runs_are_proven(kind: Kind) -> anyhow::Result<()> {
     let mut trust = Trust::default();
     trust.log_keys.push(VerifierKey::parse(&key).map_err(|problem| anyhow::anyhow!(problem))?);
     let mut bundles = vec![];
-    let alone = [&one, &graph, &undone, &approved, &cancelled, &people, &filed, &unfiled, &own];
+    let alone = [&one, &graph, &undone, &called_off, &approved, &cancelled, &people, &filed, &unfiled, &own];
     for (i, run_id) in alone.into_iter().chain(&continued).chain(&children).enumerate() {
         bundles.push(works.export(Some(run_id), &format!("{i}.zip")).await?);
     }

@@ -57,6 +57,7 @@ const EDITS: &[Edit] = &[
     ("run_heads", "concurrency_key", "'another'", ""),
     ("run_heads", "is_live", "NOT is_live", ""),
     ("run_heads", "undoing", "NOT undoing", "state = 'executing'"),
+    ("run_heads", "called_off", "NOT called_off", "state = 'executing'"),
     ("run_heads", "runbook", "'no'", "runbook IS NOT NULL"),
     ("run_heads", "runbook", "replace(runbook, '41', '42')", "runbook IS NOT NULL"),
     ("run_heads", "runbook", r#"replace(runbook, '"dry_run":false', '"dry_run":true')"#, "runbook IS NOT NULL"),

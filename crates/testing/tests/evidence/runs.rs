@@ -172,7 +172,10 @@ pub(super) async fn gated(engine: &Engine) -> anyhow::Result<InstanceId> {
     let other = start(engine, "change", "{}").await?;
     complete(engine, &claim(engine, "default").await?, "{}").await?;
     engine
-        .execute(on(other, run::Command::Cancel { reason: Some("superseded".to_owned()), approval_id: None }))
+        .execute(on(
+            other,
+            run::Command::Cancel { reason: Some("superseded".to_owned()), approval_id: None, compensate: false },
+        ))
         .await?;
     Ok(run_id)
 }
@@ -333,7 +336,10 @@ async fn a_purge_reaches_what_was_corrected(kind: Kind) -> anyhow::Result<()> {
     let engine = place.engine(config()).await?;
     let run_id = corrected(&engine).await?;
     engine
-        .execute(on(run_id, run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None }))
+        .execute(on(
+            run_id,
+            run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None, compensate: false },
+        ))
         .await?;
     let purge = async |record: &RecordRow| {
         let command = PurgeRecord::of(&record.event_id.to_string());
@@ -383,7 +389,10 @@ async fn a_live_runs_records_stay(kind: Kind) -> anyhow::Result<()> {
     let task = claim(&engine, "default").await?;
     ensure!(*task.input == *r#"{"of":"the-input","a":"the-output"}"#, "{}", task.input);
     engine
-        .execute(on(run_id, run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None }))
+        .execute(on(
+            run_id,
+            run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None, compensate: false },
+        ))
         .await?;
     ensure!(engine.read_purgeable(ADMIN, None, 100, false).await?.len() > all.len());
     let completed = all.iter().find(|record| record.action_ref == "step_completed").context("no completion")?;

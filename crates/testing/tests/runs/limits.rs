@@ -127,7 +127,10 @@ async fn a_freed_slot_is_there_at_once(kind: Kind) -> anyhow::Result<()> {
     }
     // However a step comes to be nobody's.
     engine
-        .execute(on_run(runs[2], run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None }))
+        .execute(on_run(
+            runs[2],
+            run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None, compensate: false },
+        ))
         .await?;
     let last = start_with(&engine, &hand, "narrow", 5).await?;
     require(&at_once(&engine, 4).await?, &[last])?;
@@ -282,7 +285,10 @@ async fn a_passed_slot_is_given_back(kind: Kind) -> anyhow::Result<()> {
     require(&at_once(&engine, RUNS).await?, &more[..3])?;
     // One that is cancelled holds what it was handed no longer.
     engine
-        .execute(on_run(more[0], run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None }))
+        .execute(on_run(
+            more[0],
+            run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None, compensate: false },
+        ))
         .await?;
     require(&at_once(&engine, RUNS).await?, &more[3..])?;
     close(engine).await?;

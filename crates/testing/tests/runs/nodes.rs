@@ -323,7 +323,10 @@ async fn a_lease_that_another_node_took_away_is_missed_soon() -> anyhow::Result<
         tokio::time::sleep(Duration::from_millis(300)).await;
         nodes
             .there
-            .execute(on_run(run_id, run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None }))
+            .execute(on_run(
+                run_id,
+                run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None, compensate: false },
+            ))
             .await
     };
     let (heard, cancelled) = tokio::join!(tokio::time::timeout(Duration::from_secs(6), watch.gone()), cancelled);

@@ -433,7 +433,7 @@ async fn many_steps_move_at_once(stage: &Stage) -> anyhow::Result<()> {
         ensure!(tasks.iter().all(|task| task.attempt >= 2), "not a further attempt");
         again.extend(tasks.iter().map(|task| task.step_seq));
     }
-    let cancel = run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None };
+    let cancel = run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None, compensate: false };
     stage.engine(0).execute(call(Command::Run { target: Target::Existing(run_id), command: cancel })).await?;
     ensure!(stage.state(run_id).await? == "cancelled");
     Ok(())
@@ -495,7 +495,8 @@ async fn a_step_is_completed_or_its_run_cancelled(stage: &Stage) -> anyhow::Resu
     for n in 0..8 {
         let run_id = stage.start(n, "people").await?;
         stage.engine(n).execute(call(acting(run_id, "A", Act::Claim))).await?;
-        let cancel = run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None };
+        let cancel =
+            run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None, compensate: false };
         let cancel = call(Command::Run { target: Target::Existing(run_id), command: cancel });
         let complete = call(acting(run_id, "A", completing()));
         let calls = if n % 2 == 0 { vec![cancel, complete] } else { vec![complete, cancel] };
@@ -559,7 +560,8 @@ async fn a_worker_completes_or_an_operator_cancels(stage: &Stage) -> anyhow::Res
     for n in 0..8 {
         let run_id = stage.start(n, "work").await?;
         let tasks = claim(stage.engine(n), "w", 1, 60_000_000, Duration::from_secs(20)).await?;
-        let cancel = run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None };
+        let cancel =
+            run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None, compensate: false };
         let cancel = call(Command::Run { target: Target::Existing(run_id), command: cancel });
         let complete = call(complete_command(tasks.first().context("no task")?, false));
         let calls = if n % 2 == 0 { vec![cancel, complete] } else { vec![complete, cancel] };

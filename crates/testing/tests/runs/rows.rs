@@ -77,6 +77,7 @@ impl Rows {
                 rollup: Some(Basis::of(&world.run).to_json().into()),
                 runbook: head.runbook,
                 undoing: head.undoing,
+                called_off: head.called_off,
             },
             document: Arc::from(&b""[..]),
             machine: None,

@@ -290,7 +290,10 @@ async fn a_purge_keeps_every_visit(kind: Kind) -> anyhow::Result<()> {
     engine.execute(dead(&task, MARKER)?).await?;
     // What belongs to a run that lives is not purged.
     engine
-        .execute(on_run(run_id, run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None }))
+        .execute(on_run(
+            run_id,
+            run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None, compensate: false },
+        ))
         .await?;
 
     let run = view(&engine, run_id).await?;
@@ -329,7 +332,10 @@ async fn a_purge_takes_what_transitions_told_the_world(kind: Kind) -> anyhow::Re
     let task = claim(&engine, 1).await?.into_iter().next().context("no task")?;
     engine.execute(dead(&task, MARKER)?).await?;
     engine
-        .execute(on_run(run_id, run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None }))
+        .execute(on_run(
+            run_id,
+            run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None, compensate: false },
+        ))
         .await?;
     clock.advance(SEVEN_YEARS + 24 * HOUR);
     let failed = records(&engine, run_id).await?;

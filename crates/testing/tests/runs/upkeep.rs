@@ -403,7 +403,10 @@ async fn a_child_that_its_parent_never_heard_of_ends_with_it(kind: Kind) -> anyh
     let engine = place.engine(config(None)).await?;
     let (parent, child, report) = unreported(&engine).await?;
     engine
-        .execute(on_run(parent, run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None }))
+        .execute(on_run(
+            parent,
+            run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None, compensate: false },
+        ))
         .await?;
     let refusal = engine.execute(report).await.err().context("a report after the end")?;
     ensure!(refusal.code == Code::LeaseLost, "{refusal}");
@@ -422,7 +425,10 @@ async fn a_child_that_nobody_reported_ends_with_the_step_it_was_for(kind: Kind) 
     engine.tick().await;
     ensure!(state(&engine, child).await? == "executing");
     engine
-        .execute(on_run(parent, run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None }))
+        .execute(on_run(
+            parent,
+            run::Command::Cancel { reason: Some("not needed".to_owned()), approval_id: None, compensate: false },
+        ))
         .await?;
     hand.turn(31 * SECOND);
     engine.tick().await;

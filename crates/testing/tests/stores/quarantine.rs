@@ -146,7 +146,7 @@ async fn a_definition_from_before_is_held_back_and_nothing_else(kind: Kind) -> a
     }
 
     // Its run goes nowhere and says why; it holds up no neighbour, not even in the same claim.
-    let cancel = run::Command::Cancel { reason: Some("so decided".to_owned()), approval_id: None };
+    let cancel = run::Command::Cancel { reason: Some("so decided".to_owned()), approval_id: None, compensate: false };
     refused(engine.execute(on_run(held, cancel.clone())).await, "inputSchema")?;
     for _ in 0..2 {
         let tasks = claim(&engine, 5, LEASE, Duration::from_secs(5)).await?;
@@ -180,7 +180,10 @@ async fn a_damaged_document_stops_nothing_else(kind: Kind) -> anyhow::Result<()>
     refused(start_of(&engine, "broken").await, "not JSON")?;
     refused(
         engine
-            .execute(on_run(held, run::Command::Cancel { reason: Some("so decided".to_owned()), approval_id: None }))
+            .execute(on_run(
+                held,
+                run::Command::Cancel { reason: Some("so decided".to_owned()), approval_id: None, compensate: false },
+            ))
             .await,
         "not JSON",
     )?;

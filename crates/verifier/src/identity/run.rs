@@ -112,6 +112,10 @@ pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Sig
         }
         Action::RunCancelled => {
             control("cancel_run", "cancel")?;
+            let undoes = |said: &Value| said.get("compensate").and_then(Value::as_bool) == Some(true);
+            if undoes(payload) != undoes(body) {
+                return Err("`compensate` of the body is not the payload's".to_owned());
+            }
             same_if_said(payload, body, "approval_id")
         }
         Action::RunPaused => control("pause_run", "pause"),

@@ -413,7 +413,37 @@ impl Run {
         (self.steps.len()..).zip(due.into_iter().map(|(.., seq)| seq)).collect()
     }
 
+    /// Whoever cancels with `compensate` has the work undone; whoever cancels without it does not.
+    fn judge_cancel(&mut self, header: &Header, moves: &Moves<'_>, ctx: &mut Context<'_>) {
+        let cancels = moves.run.iter().find(|run_move| run_move.trigger == "workflow_cancel");
+        let undoes = cancels.is_some_and(|cancels| cancels.to == "compensating");
+        if undoes != moves.compensate {
+            let detail = match moves.compensate {
+                true => "cancelled with `compensate`, and its work is not undone",
+                false => "its work is undone by a cancellation that did not say `compensate`",
+            };
+            ctx.findings.find(Code::UndeclaredTransition, header, detail);
+        }
+        self.called_off |= moves.compensate;
+    }
+
+    /// What it undid is all that was to be undone, and it ends as it was called off, or was not.
+    fn judge_undone(&self, header: &Header, id: &str, moves: &Moves<'_>, ctx: &mut Context<'_>) {
+        if self.called_off != (id == "C12") {
+            let detail = match self.called_off {
+                true => "completed, though it was cancelled with `compensate`",
+                false => "cancelled at the end of its undos, though nobody cancelled it",
+            };
+            ctx.findings.find(Code::UndeclaredTransition, header, detail);
+        }
+        if let Some((_, left)) = self.due_compensations(header, moves).first() {
+            let detail = format!("the run has undone its work, and what undoes step {left} was not listed");
+            ctx.findings.find(Code::CompensationOrder, header, detail);
+        }
+    }
+
     fn move_run(&mut self, header: &Header, moves: &Moves<'_>, ctx: &mut Context<'_>) {
+        self.judge_cancel(header, moves, ctx);
         for run_move in &moves.run {
             let Some((to, trigger)) = run_row(run_move.id, run_move.from, run_move.to, run_move.trigger) else {
                 let shown =
@@ -447,12 +477,15 @@ impl Run {
             }
             let open = match run_move.id {
                 "R4" => self.steps.iter().take(self.planned()).position(|step| !is_past(step.state)),
-                "R10" => self.steps.iter().skip(self.with_tasks()).position(|step| step.state != "completed"),
+                "R10" | "C12" => self.steps.iter().skip(self.with_tasks()).position(|step| step.state != "completed"),
                 _ => None,
             };
             if let Some(seq) = open {
                 let detail = format!("the run is {to}, and step {seq} of what it asks for has not ended");
                 ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
+            if matches!(run_move.id, "R10" | "C12") {
+                self.judge_undone(header, run_move.id, moves, ctx);
             }
             if run_move.id == "R13" && !self.is_dry() {
                 let detail = "completed as a dry run, which it is not";
@@ -460,7 +493,7 @@ impl Run {
             }
             let undoing = match run_move.id {
                 "P10" | "P11" | "S21" | "S22" => self.undoing,
-                "R9e" | "R10" | "R11" | "R12" => true,
+                "R9e" | "R10" | "R11" | "R12" | "C12" => true,
                 _ => !self.undoing || matches!(to, "paused" | "stopped" | "voided"),
             };
             if !undoing {

@@ -139,6 +139,8 @@ pub struct Run {
     pub failed_at_us: Option<i64>,
     /// It has begun to undo its work.
     undoing: bool,
+    /// It was cancelled with `compensate`: it is cancelled, and not completed, once that is undone.
+    called_off: bool,
     /// What it did cannot be told from here on: a record was purged, or could not be read.
     pub lost: bool,
     command: Command,
@@ -167,6 +169,7 @@ impl Run {
             completed_at_us: None,
             failed_at_us: None,
             undoing: false,
+            called_off: false,
             lost: false,
             command: Command::default(),
             last: None,

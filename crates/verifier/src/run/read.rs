@@ -54,6 +54,8 @@ pub struct Moves<'v> {
     pub escalation: Option<Escalation<'v>>,
     /// It says nothing but which compensations there are.
     pub only_lists: bool,
+    /// What was completed is to be undone before the run is cancelled.
+    pub compensate: bool,
     /// The transition of one's own that it was.
     pub own: Option<OwnMove<'v>>,
     /// What it says of pins, checks and approvals.
@@ -222,8 +224,14 @@ pub fn read(payload: &Value, action: Action, steps: Option<usize>) -> Option<Mov
     let only_lists = payload
         .members()
         .is_some_and(|members| members.iter().all(|(name, _)| matches!(&**name, "instance_id" | "compensations")));
+    let compensate = match payload.get("compensate") {
+        None => false,
+        Some(asked) if action == Action::RunCancelled && asked.as_bool() == Some(true) => true,
+        Some(_) => return None,
+    };
     Some(Moves {
         only_lists,
+        compensate,
         book: Said::read(payload, action)?,
         steps: items(payload, "transitions")?.iter().map(step_move).collect::<Option<_>>()?,
         run: items(payload, "run_transitions")?.iter().map(run_move).collect::<Option<_>>()?,

@@ -70,4 +70,7 @@ pub(super) fn noted(payload: &mut Object, notes: &Notes, room: &mut usize) {
     if let Some(budget) = notes.budget {
         payload.int("budget_us", budget);
     }
+    if notes.compensate {
+        payload.raw("compensate", "true");
+    }
 }

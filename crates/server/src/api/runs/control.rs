@@ -32,15 +32,23 @@ async fn execute(
 
 /// The reason of a command that spends no approval.
 fn unapproved(given: wire::ControlRun) -> Result<Option<String>, Problem> {
-    match given.approval_id {
-        None => Ok(given.reason),
-        Some(_) => {
+    match uncompensated(given)? {
+        (reason, None) => Ok(reason),
+        (_, Some(_)) => {
             Err(Problem::invalid_request("no gate guards this command, so it spends no approval").at("approval_id"))
         }
     }
 }
 
-/// Cancel a run: what is under way is revoked. Needs `runs:control`, and a cleared gate where the definition names one.
+/// The reason and the approval of a command that undoes nothing.
+fn uncompensated(given: wire::ControlRun) -> Result<(Option<String>, Option<String>), Problem> {
+    match given.compensate {
+        false => Ok((given.reason, given.approval_id)),
+        true => Err(Problem::invalid_request("only a cancel undoes what was completed").at("compensate")),
+    }
+}
+
+/// Cancel a run: what is under way is revoked. With `compensate`, completed steps are undone by their compensations first, and the run is `compensating` until then. Needs `runs:control`, and a cleared gate where the definition names one.
 #[utoipa::path(post, path = "/v1/runs/{run_id}/cancel", tag = "runs", params(("run_id" = String, Path), ("preview" = Option<bool>, Query)),
     request_body = wire::ControlRun, responses((status = 200, body = wire::RunAnswer), Refused))]
 pub async fn cancel(
@@ -50,8 +58,8 @@ pub async fn cancel(
     preview: Preview,
     posted: Posted<wire::ControlRun>,
 ) -> Done<wire::RunAnswer> {
-    let wire::ControlRun { reason, approval_id } = posted.body;
-    let command = Command::Cancel { reason, approval_id };
+    let wire::ControlRun { reason, approval_id, compensate } = posted.body;
+    let command = Command::Cancel { reason, approval_id, compensate };
     execute(&app, caller, &address, posted.sent, preview, command).await
 }
 
@@ -83,7 +91,7 @@ pub async fn resume(
     preview: Preview,
     posted: Posted<wire::ControlRun>,
 ) -> Done<wire::RunAnswer> {
-    let wire::ControlRun { reason, approval_id } = posted.body;
+    let (reason, approval_id) = uncompensated(posted.body)?;
     let command = Command::Resume { approval_id, reason };
     let (status, Json(answer)) = execute(&app, caller, &address, posted.sent, preview, command).await?;
     let wire::RunAnswer::Moved(moved) = answer else { return Ok((status, Json(answer))) };
@@ -115,7 +123,7 @@ pub async fn void(
     preview: Preview,
     posted: Posted<wire::ControlRun>,
 ) -> Done<wire::RunAnswer> {
-    let wire::ControlRun { reason, approval_id } = posted.body;
+    let (reason, approval_id) = uncompensated(posted.body)?;
     let command = Command::Void { approval_id, reason };
     execute(&app, caller, &address, posted.sent, preview, command).await
 }

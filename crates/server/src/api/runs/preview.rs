@@ -49,9 +49,9 @@ impl Preview {
 
 pub fn previewed(outcome: Outcome) -> Result<wire::Preview, Problem> {
     match outcome {
-        Outcome::Previewed { ok, transition_id, emitted_event_type, problems } => {
+        Outcome::Previewed { ok, transition_id, emitted_event_type, problems, undoes, leaves } => {
             let problems = problems.into_iter().map(problem).collect();
-            Ok(wire::Preview { ok, transition_id, emitted_event_type, problems })
+            Ok(wire::Preview { ok, transition_id, emitted_event_type, problems, undoes, leaves })
         }
         outcome => Err(mismatched(&outcome)),
     }

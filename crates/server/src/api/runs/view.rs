@@ -246,15 +246,18 @@ pub async fn read(
         .collect();
     let gates = engine.read_run_gates(&run).await?;
     let halt = engine.read_halt(&run).await?;
+    let called_off = run.head.called_off;
     let view = runbook::run(whole(run, &basis, &plan, shown, gates), book.as_ref(), &plan, now);
-    Ok(Json(wire::RunView { steps_next: next, ..halted(view, halt) }))
+    Ok(Json(wire::RunView { steps_next: next, ..halted(view, halt, called_off) }))
 }
 
 /// With who brought it where it stands, and why.
-fn halted(view: wire::RunView, halt: Option<Halt>) -> wire::RunView {
+/// One that was called off ended later than that.
+fn halted(view: wire::RunView, halt: Option<Halt>, called_off: bool) -> wire::RunView {
     let Some(Halt { at, actor_ref, reason }) = halt else { return view };
     let (at, by) = (Some(time::format(at)), Some(actor_ref));
     if view.ended_at.is_some() {
+        let at = if called_off { view.ended_at.clone() } else { at };
         return wire::RunView { ended_at: at, ended_by: by, reason, ..view };
     }
     wire::RunView { halted_at: at, halted_by: by, reason, ..view }
@@ -421,6 +424,7 @@ pub(super) fn to_wire(
         }
         .to_owned(),
         queue: new.queue.to_string(),
+        compensable: new.compensates.is_none() && plan.compensation_of(step_seq).is_some(),
         state_code: state.state.as_str().to_owned(),
         derived_state: text(charge.derived_state.clone()),
         waiting_facet: state.waiting_facet.map(str::to_owned),

@@ -76,11 +76,41 @@ pub fn root_cause(run: &RunView) -> Option<String> {
     Some(format!("{} failed: {}", tint(Tint::Strong, &step.name), tint(Tint::Bad, &error)))
 }
 
-/// What was completed and stays so when a run is cancelled.
-pub fn stays_done(run: &RunView) -> Vec<&str> {
-    run.steps
-        .iter()
-        .filter(|step| step.role == "step" && step.state_code == "completed")
-        .map(|step| &*step.name)
-        .collect()
+/// What a cancelled run undoes, and what it leaves as it is.
+pub fn reach_of_cancel(run: &RunView, compensate: bool) -> Vec<String> {
+    let undone: Vec<&str> = run.steps.iter().filter_map(|step| step.compensates.as_deref()).collect();
+    let done =
+        |step: &&StepView| step.role == "step" && step.state_code == "completed" && !undone.contains(&&*step.name);
+    let stays: Vec<&StepView> = run.steps.iter().filter(done).collect();
+    let names = |steps: &[&StepView]| listed(&steps.iter().map(|step| &*step.name).collect::<Vec<_>>());
+    if compensate {
+        let waits = run.steps.iter().filter(|step| step.effect_unknown).collect::<Vec<_>>();
+        let said = [
+            (!waits.is_empty())
+                .then(|| format!("  nothing is undone before their effect is declared: {}", names(&waits))),
+            (!undone.is_empty()).then(|| format!("  undone, in this order: {}", listed(&undone))),
+            (waits.is_empty() && !stays.is_empty())
+                .then(|| format!("  these steps have no compensation and stay completed: {}", names(&stays))),
+        ];
+        return said.into_iter().flatten().collect();
+    }
+    let compensable: Vec<&StepView> = stays.iter().copied().filter(|step| step.compensable).collect();
+    let said = [
+        (!stays.is_empty())
+            .then(|| format!("  cancelling undoes nothing; these steps stay completed: {}", names(&stays))),
+        (!compensable.is_empty())
+            .then(|| format!("  not undone, though the definition says how (--compensate): {}", names(&compensable))),
+    ];
+    said.into_iter().flatten().collect()
+}
+
+/// So many names are listed.
+const LISTED: usize = 10;
+
+fn listed(names: &[&str]) -> String {
+    let named = printable(&names.iter().take(LISTED).copied().collect::<Vec<_>>().join(", "));
+    match names.len().saturating_sub(LISTED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
 }

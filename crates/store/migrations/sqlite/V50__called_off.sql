@@ -1,0 +1,2 @@
+-- Whether the run was cancelled with `compensate`: it is cancelled, not completed, once its work is undone.
+ALTER TABLE run_heads ADD COLUMN called_off INTEGER NOT NULL DEFAULT 0;
