@@ -292,7 +292,7 @@ pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<
                 "DELETE FROM refinery_schema_history WHERE version >= 2; ALTER TABLE records DROP COLUMN xact; \
                    DROP TABLE log_entries, log_nodes, log_checkpoints, log_state, log_lease, log_backlog, log_rotations, holds; \
                    ALTER TABLE approval_steps DROP COLUMN request; \
-                   DROP TABLE sessions, spent_challenges, passkey_counters, log_verified, definition_marks, delegations; DROP INDEX processes_by_subject_prefix; ALTER TABLE actor_keys DROP COLUMN passkey; \
+                   DROP TABLE sessions, spent_challenges, passkey_counters, log_verified, definition_marks, worker_class_marks, worker_heartbeats, worker_minutes, lag_minutes, delegations; DROP INDEX processes_by_subject_prefix; ALTER TABLE actor_keys DROP COLUMN passkey; \
                    DROP TABLE deliveries, outbox, run_events, run_steps, run_heads, runs, step_corrections, step_visits, step_errors; \
                    ALTER TABLE instances DROP COLUMN beats; ALTER TABLE instances DROP COLUMN rollup; ALTER TABLE instances DROP COLUMN colour; \
                    ALTER TABLE assignments DROP COLUMN due_at_us; \
@@ -312,7 +312,7 @@ pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<
                    CREATE UNIQUE INDEX records_by_instance ON records (instance_id, sequence); \
                    DROP TABLE log_checkpoints; DROP TABLE log_state; DROP TABLE log_rotations; DROP TABLE holds; DROP INDEX records_purgeable; \
                    ALTER TABLE approval_steps DROP COLUMN request; \
-                   DROP TABLE sessions; DROP TABLE spent_challenges; DROP TABLE passkey_counters; DROP TABLE log_verified; DROP TABLE definition_marks; DROP TABLE delegations; \
+                   DROP TABLE sessions; DROP TABLE spent_challenges; DROP TABLE passkey_counters; DROP TABLE log_verified; DROP TABLE definition_marks; DROP TABLE worker_class_marks; DROP TABLE worker_heartbeats; DROP TABLE worker_minutes; DROP TABLE lag_minutes; DROP TABLE delegations; \
                    ALTER TABLE actor_keys DROP COLUMN passkey; \
                    ALTER TABLE records DROP COLUMN purgeable_from_us; ALTER TABLE idempotency DROP COLUMN instance_id; \
                    DROP TABLE deliveries; DROP TABLE outbox; DROP TABLE run_events; DROP TABLE run_steps; \
