@@ -300,12 +300,13 @@ async fn old_workers_and_minutes_go(kind: Kind) -> anyhow::Result<()> {
     claim(&engine, SHOP, LEASE).await?;
     claim(&engine, "batch:1", LEASE).await?;
     watch(&engine).await?;
-    hand.turn(61 * SECOND);
+    // The lease of the shop has to end, too.
+    hand.turn(600 * SECOND);
     engine.leave_queue(ADMIN, "orders", "batch:2").await?;
     watch(&engine).await?;
     ensure!(silent(&engine).await? == 2);
-    claim(&engine, "batch:3", LEASE).await?;
     hand.turn(SECOND);
+    claim(&engine, "batch:3", LEASE).await?;
     watch(&engine).await?;
     ensure!(silent(&engine).await? == 1, "only the shop is silent");
     hand.turn(25 * 3600 * SECOND);
@@ -332,6 +333,8 @@ async fn what_is_frozen_on_one_node_is_frozen_on_all() -> anyhow::Result<()> {
     // The other node has not heard of it yet: the fence tells it.
     mark(&here, ClassMark::Frozen, ADMIN).await?;
     ensure!(claim(&there, SHOP, LEASE).await?.is_empty(), "it holds at once");
+    // What it had been offered is put back.
+    there.tick().await;
     ensure!(claim(&there, "batch:1", LEASE).await?.len() == 1);
     mark(&here, ClassMark::Thawed, ADMIN).await?;
     there.refresh_registry().await?;
