@@ -349,6 +349,7 @@ mod tests {
             runs::worklist::Worklist::TAG,
             stream::StreamTopics::TAG,
             timeline::Timeline::TAG,
+            workers::LagList::TAG,
         ];
         let different: std::collections::BTreeSet<u8> = tags.into_iter().collect();
         assert_eq!(different.len(), tags.len());
