@@ -1,5 +1,6 @@
 // Processes and runs that look like a working day, for pictures and for trying pages by hand.
 import { readFileSync } from "node:fs";
+import { furnishGovernance } from "./furnish-governance.mjs";
 import { furnishRuns } from "./furnish-runs.mjs";
 
 const definition = (name) => readFileSync(new URL(`../../definitions/${name}.yaml`, import.meta.url), "utf8");
@@ -122,6 +123,7 @@ export async function furnish(server, { caller, person, publish }) {
     DELIVERY.replace("hand-over, run: worker, queue: dock", "hand-over, run: worker, queue: yard"),
   );
   await publish(server, DELIVERY);
+  const governance = await furnishGovernance(server, { caller, person, publish });
   const runGate = await handover(server, { caller, person, publish }, chen);
   return [
     ["in-tray", "/inbox", santos],
@@ -148,6 +150,7 @@ export async function furnish(server, { caller, person, publish }) {
     ["run-gate", `/gate/${runGate}`, santos],
     ["definition-start", "/definitions/clinical-supply?tab=start", operator],
     ["editor", "/definitions/new?from=clinical-supply", operator],
+    ...governance,
     ["ledger", "/ledger", operator],
     ["verify", "/verify", operator],
     ["admin", "/admin", operator],

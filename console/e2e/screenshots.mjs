@@ -16,8 +16,10 @@ const GRAPHS = [
   "definition-expanded",
   "definition-diff",
   "editor",
+  "proposal",
+  "proposal-edit",
 ];
-const PHONE = ["in-tray", "gate", "runs", "run", "runbook"];
+const PHONE = ["in-tray", "gate", "runs", "run", "runbook", "governance", "proposal"];
 
 mkdirSync(out, { recursive: true });
 const server = await startServer("[executors.shell]\nenabled = true\n");

@@ -10,13 +10,17 @@ import {
   ScrollText,
   Search,
   Settings2,
+  ShieldAlert,
   Workflow,
 } from "lucide-react";
 import { lazy, Suspense, useEffect, useState } from "react";
 import { api, body } from "@/api/client";
+import { useBoard } from "@/api/governance";
 import { useConnection, useTopic } from "@/api/stream";
+import { useRollupLooks } from "@/pages/runs/looks";
 import { Mark } from "@/ui/brand";
 import { initials } from "@/ui/person";
+import { useToken } from "@/ui/state";
 import { LANGUAGES, setLanguage, useTranslation } from "./i18n";
 import { useKeys } from "./keys";
 import { signOut, useMe } from "./session";
@@ -31,6 +35,7 @@ const PAGES = [
   { to: "/processes", key: "processes", Icon: Gavel },
   { to: "/runs", key: "runs", Icon: Workflow },
   { to: "/definitions", key: "definitions", Icon: GitBranch },
+  { to: "/governance", key: "governance", Icon: ShieldAlert },
   { to: "/ledger", key: "ledger", Icon: ScrollText },
   { to: "/admin", key: "admin", Icon: Settings2 },
 ] as const satisfies readonly { to: string; key: string; Icon: LucideIcon }[];
@@ -107,6 +112,9 @@ function Rail() {
     inbox: waiting,
     work: shown(work.data?.items.length),
   };
+  const { data: me } = useMe();
+  const governs = me?.scopes.includes("governance:read") ?? false;
+  const red = useBoard(governs).data?.items.some((row) => row.light === "red");
   return (
     <nav
       aria-label={t("frame.pages")}
@@ -120,7 +128,7 @@ function Rail() {
         <Mark />
         <span className="hidden xl:inline">Countersign</span>
       </Link>
-      {PAGES.map(({ to, key, Icon }) => (
+      {PAGES.filter(({ key }) => key !== "governance" || governs).map(({ to, key, Icon }) => (
         <Link
           key={to}
           to={to}
@@ -138,9 +146,24 @@ function Rail() {
               {counts[key]}
             </span>
           )}
+          {key === "governance" && red && <Red />}
         </Link>
       ))}
     </nav>
+  );
+}
+
+/** Something is wrong. The colour is the registry's. */
+function Red() {
+  const { t } = useTranslation();
+  const { colours } = useToken(useRollupLooks()("red").token);
+  return (
+    <span
+      style={{ backgroundColor: colours.line }}
+      className="absolute top-2 right-1.5 size-2.5 rounded-full ring-2 ring-wash sm:top-1 xl:static xl:ml-auto xl:ring-0"
+    >
+      <span className="sr-only">{t("governance.red")}</span>
+    </span>
   );
 }
 

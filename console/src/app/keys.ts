@@ -8,6 +8,8 @@ export const PLACES = {
   p: "/processes",
   r: "/runs",
   d: "/definitions",
+  v: "/governance",
+  o: "/proposals",
   l: "/ledger",
   a: "/admin",
 } as const;

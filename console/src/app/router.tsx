@@ -12,13 +12,18 @@ import { Frame } from "./frame";
 import { NotFound } from "./not-found";
 import {
   adminSearch,
+  baseSearch,
   definitionSearch,
+  editorSearch,
   ledgerSearch,
+  problemSearch,
   processFilter,
+  proposalFilter,
   runFilter,
   runSearch,
   signInSearch,
   text,
+  timelineSearch,
 } from "./search";
 import { whoIsThere } from "./session";
 
@@ -37,8 +42,10 @@ const frame = createRoute({
 const home = createRoute({
   getParentRoute: () => frame,
   path: "/",
-  beforeLoad: () => {
-    throw redirect({ to: "/inbox" });
+  // An operator lands where problems are shown, others where decisions wait.
+  beforeLoad: async () => {
+    const operates = (await whoIsThere())?.scopes.includes("governance:read");
+    throw redirect({ to: operates ? "/governance" : "/inbox" });
   },
 });
 
@@ -104,7 +111,7 @@ const definitions = createRoute({
 const editor = createRoute({
   getParentRoute: () => frame,
   path: "/definitions/new",
-  validateSearch: (search: Record<string, unknown>): { from?: string } => ({ from: text(search, "from") }),
+  validateSearch: editorSearch,
   component: lazyRouteComponent(() => import("@/pages/definitions/editor"), "Editor"),
 });
 
@@ -113,6 +120,59 @@ const definition = createRoute({
   path: "/definitions/$name",
   validateSearch: definitionSearch,
   component: lazyRouteComponent(() => import("@/pages/definitions/definition"), "Definition"),
+});
+
+const proposals = createRoute({
+  getParentRoute: () => frame,
+  path: "/proposals",
+  validateSearch: proposalFilter,
+  component: lazyRouteComponent(() => import("@/pages/proposals"), "Proposals"),
+});
+
+const proposal = createRoute({
+  getParentRoute: () => frame,
+  path: "/proposals/$id",
+  component: lazyRouteComponent(() => import("@/pages/proposals"), "ProposalPage"),
+});
+
+const editProposal = createRoute({
+  getParentRoute: () => frame,
+  path: "/proposals/$id/edit",
+  validateSearch: baseSearch,
+  component: lazyRouteComponent(() => import("@/pages/proposals"), "EditProposal"),
+});
+
+const governance = createRoute({
+  getParentRoute: () => frame,
+  path: "/governance",
+  component: lazyRouteComponent(() => import("@/pages/governance"), "Governance"),
+});
+
+const category = createRoute({
+  getParentRoute: () => frame,
+  path: "/governance/problems/$category",
+  validateSearch: problemSearch,
+  component: lazyRouteComponent(() => import("@/pages/governance"), "Category"),
+});
+
+const deadLetters = createRoute({
+  getParentRoute: () => frame,
+  path: "/governance/dead-letters",
+  validateSearch: problemSearch,
+  component: lazyRouteComponent(() => import("@/pages/governance"), "DeadLetters"),
+});
+
+const deadLetter = createRoute({
+  getParentRoute: () => frame,
+  path: "/governance/dead-letters/$id",
+  component: lazyRouteComponent(() => import("@/pages/governance"), "DeadLetter"),
+});
+
+const timeline = createRoute({
+  getParentRoute: () => frame,
+  path: "/governance/timeline",
+  validateSearch: timelineSearch,
+  component: lazyRouteComponent(() => import("@/pages/governance"), "TimelinePage"),
 });
 
 const ledger = createRoute({
@@ -157,6 +217,14 @@ export const router = createRouter({
       definitions,
       editor,
       definition,
+      proposals,
+      proposal,
+      editProposal,
+      governance,
+      category,
+      deadLetters,
+      deadLetter,
+      timeline,
       ledger,
       admin,
       explain,

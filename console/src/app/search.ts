@@ -108,6 +108,62 @@ export const ledgerSearch = (search: Search): LedgerSearch => ({
   record: text(search, "record"),
 });
 
+export const PROBLEM_STATES = ["open", "resolved", "any"] as const;
+
+export interface ProblemSearch {
+  /** Open ones, if nothing else is said. */
+  state?: (typeof PROBLEM_STATES)[number];
+  /** The problem that is open. */
+  item?: string;
+}
+
+export const problemSearch = (search: Search): ProblemSearch => ({
+  state: PROBLEM_STATES.find((one) => one === search.state && one !== "open"),
+  item: text(search, "item"),
+});
+
+export interface TimelineSearch {
+  trace_id?: string;
+  run_id?: string;
+  step?: string;
+  instance_id?: string;
+}
+
+/** Of exactly one of these. */
+export const timelineSearch = (search: Search): TimelineSearch => {
+  const trace_id = text(search, "trace_id");
+  if (trace_id) return { trace_id };
+  const run_id = text(search, "run_id");
+  if (run_id) return { run_id, step: text(search, "step") };
+  return { instance_id: text(search, "instance_id") };
+};
+
+export interface ProposalFilter {
+  state?: string;
+  target?: string;
+  kind?: string;
+}
+
+export const proposalFilter = (search: Search): ProposalFilter => ({
+  state: text(search, "state"),
+  target: text(search, "target"),
+  kind: text(search, "kind"),
+});
+
+export interface EditorSearch {
+  from?: string;
+  /** The change is proposed, not published. */
+  propose?: boolean;
+}
+
+export const editorSearch = (search: Search): EditorSearch => ({
+  from: text(search, "from"),
+  propose: search.propose === true || undefined,
+});
+
+/** The version that a proposal is to be based on. */
+export const baseSearch = (search: Search): { base?: number } => ({ base: whole(search, "base") });
+
 export interface AdminSearch {
   tab?: string;
   subject_ref?: string;

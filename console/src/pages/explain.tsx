@@ -17,5 +17,10 @@ export function Explain() {
   });
   if (page.isPending) return <Skeleton />;
   if (page.isError) return <Failure error={page.error} retry={() => void page.refetch()} />;
-  return <Markdown text={page.data} />;
+  // The server has these pages in English.
+  return (
+    <div lang="en">
+      <Markdown text={page.data} />
+    </div>
+  );
 }

@@ -23,42 +23,53 @@ export function Said({ text }: { text: string }) {
   return inline(text);
 }
 
+/** Headings, code, and what is between blank lines, each for itself. */
+function blocksOf(text: string): string[] {
+  return text
+    .split(/(^```[\s\S]*?^```)/m)
+    .flatMap((part) =>
+      part.startsWith("```") ? [part] : part.replaceAll(/^(#{1,3} .*)$/gm, "$1\n").split(/\n(?:[ \t]*\n)+/),
+    )
+    .map((block) => block.replace(/^\n+/, "").trimEnd())
+    .filter((block) => block !== "");
+}
+
 export function Markdown({ text }: { text: string }) {
-  const blocks = text.split(/\n{2,}|(?<=\n)(?=#)/);
   return (
     <article className="prose flex flex-col gap-3">
-      {blocks.map((block, at) => {
-        const key = `${at}:${block.slice(0, 20)}`;
-        const heading = /^(#{1,3}) (.*)$/m.exec(block);
-        if (heading && block.startsWith("#")) {
-          const Level = (["h1", "h2", "h3"] as const)[(heading[1]?.length ?? 1) - 1] ?? "h3";
-          const rest = block.slice(block.indexOf("\n") + 1);
-          return (
-            <Fragment key={key}>
-              <Level>{heading[2]}</Level>
-              {block.includes("\n") && rest.trim() && <p>{inline(rest)}</p>}
-            </Fragment>
-          );
-        }
-        if (block.startsWith("```"))
-          return (
-            <pre key={key} className="overflow-x-auto rounded-md bg-wash p-3 font-mono text-xs">
-              {block.replace(/^```\w*\n?|```$/g, "")}
-            </pre>
-          );
-        if (block.startsWith("- "))
-          return (
-            <ul key={key} className="list-disc pl-5">
-              {block
-                .split(/^- /m)
-                .filter(Boolean)
-                .map((item) => (
-                  <li key={item}>{inline(item)}</li>
-                ))}
-            </ul>
-          );
-        return <p key={key}>{inline(block)}</p>;
-      })}
+      {blocksOf(text).map((block, at) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the text never changes
+        <Block key={`${at}:${block.slice(0, 20)}`} block={block} />
+      ))}
     </article>
   );
+}
+
+function Block({ block }: { block: string }) {
+  const heading = /^(#{1,3}) (.*)$/.exec(block);
+  if (heading) {
+    const Level = (["h1", "h2", "h3"] as const)[(heading[1]?.length ?? 1) - 1] ?? "h3";
+    return <Level>{heading[2]}</Level>;
+  }
+  if (block.startsWith("```") || block.startsWith("    "))
+    return (
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and the keyboard must reach it
+      <pre tabIndex={0} className="overflow-x-auto rounded-md bg-wash p-3 font-mono text-xs">
+        {block
+          .replaceAll(/^```\w*\n?|\n?```$/g, "")
+          .replaceAll(block.startsWith("    ") ? /^ {4}/gm : /$^/g, "")}
+      </pre>
+    );
+  if (block.startsWith("- "))
+    return (
+      <ul className="list-disc pl-5">
+        {block
+          .split(/^- /m)
+          .filter(Boolean)
+          .map((item) => (
+            <li key={item}>{inline(item)}</li>
+          ))}
+      </ul>
+    );
+  return <p>{inline(block)}</p>;
 }

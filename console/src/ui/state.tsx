@@ -1,15 +1,18 @@
 // A state: colour, icon and words, always together. Colours, icons and words come from the registry, never from here.
 import { useQuery } from "@tanstack/react-query";
 import {
+  ArrowRightToLine,
   Ban,
   Check,
   Circle,
   ClockAlert,
+  Eye,
   Hourglass,
   type LucideIcon,
   Octagon,
   OctagonX,
   Pause,
+  Pencil,
   Play,
   Redo2,
   Square,
@@ -38,6 +41,9 @@ const DRAWINGS: Record<string, LucideIcon> = {
   "⏸": Pause,
   "⏹": Square,
   "↩": Undo2,
+  "✎": Pencil,
+  "👁": Eye,
+  "⇥": ArrowRightToLine,
   circle_hollow: Circle,
   triangle_outline: Play,
   triangle_filled: Play,

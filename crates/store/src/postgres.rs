@@ -197,7 +197,7 @@ impl Session {
     /// Opens the transaction, takes the registry lock, and reads what the batch was decided on. One round trip.
     async fn fence(&self, batch: &Batch) -> Result<(u64, HashMap<Uuid, Version>), StoreError> {
         let existing: Vec<Uuid> =
-            batch.units.iter().filter(|unit| unit.expected_sequence > 0).map(|unit| unit.instance_id.0).collect();
+            batch.units.iter().filter(|unit| !unit.is_new()).map(|unit| unit.instance_id.0).collect();
         let mut watched: Vec<Uuid> = batch.checks.iter().map(|check| check.instance_id.0).collect();
         watched.push(InstanceId::REGISTRY.0);
         let lock = if batch.changes_registry { &self.lock_alone } else { &self.lock_shared };

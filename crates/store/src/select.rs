@@ -417,7 +417,7 @@ pub fn chains(
     select
 }
 
-/// The registry's id is the smallest of all, so whatever comes after one is a process.
+/// Instances with a record in the window. The registry's id is the smallest of all, so it is not among them.
 pub fn instances_in(
     dialect: Dialect,
     window: &Range,
@@ -436,6 +436,10 @@ pub fn instances_in(
             "(EXISTS (SELECT 1 FROM records_of_instance l WHERE l.instance_id = i.instance_id AND {within}) \
              OR instance_id IN (SELECT r.instance_id FROM {WAITING} AND {within}))"
         ));
+    }
+    if dialect == Dialect::Sqlite {
+        // The governance chain has a row in every store, and perhaps no record.
+        select.conditions.push("sequence > 0".to_owned());
     }
     select.compare("instance_id", ">", Value::Id(after.unwrap_or(countersign_kernel::InstanceId::REGISTRY).0));
     select.values.push(Value::count(limit as u64));

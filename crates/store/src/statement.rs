@@ -231,11 +231,7 @@ impl Statement {
 
 /// The row with the state of a unit's instance after it.
 pub fn instance_values(unit: &Unit) -> (Name, Vec<Value<'_>>) {
-    let name = if unit.expected_sequence == 0 && unit.instance_id != countersign_kernel::InstanceId::REGISTRY {
-        Name::Instance
-    } else {
-        Name::MoveInstance
-    };
+    let name = if unit.is_new() { Name::Instance } else { Name::MoveInstance };
     let values = vec![
         Value::Id(unit.instance_id.0),
         Value::count(unit.head.sequence),

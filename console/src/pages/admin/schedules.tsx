@@ -108,7 +108,7 @@ export function Schedules({ me }: { me: SchemaMe }) {
             title: t("actions.title"),
             right: true,
             cell: (row) => (
-              <span className="flex justify-end gap-2">
+              <span className="flex flex-wrap justify-end gap-2">
                 {holds(me, "runs:control", row.definition) && (
                   <Button
                     small

@@ -21,6 +21,9 @@ import { Diff } from "./diff";
 import { StartForm } from "./start-form";
 import { useSubDefinitions } from "./sub-definitions";
 
+const LINK =
+  "inline-flex min-h-9 items-center rounded-md border border-field-line bg-raised px-3.5 font-medium hover:bg-wash";
+
 export function Definition() {
   const { t } = useTranslation();
   const { name } = useParams({ from: "/frame/definitions/$name" });
@@ -68,13 +71,14 @@ export function Definition() {
         }
         title={name}
         actions={
-          <Link
-            to="/definitions/new"
-            search={{ from: name }}
-            className="inline-flex min-h-9 items-center rounded-md border border-field-line bg-raised px-3.5 font-medium hover:bg-wash"
-          >
-            {t("definition.edit")}
-          </Link>
+          <span className="flex flex-wrap gap-2">
+            <Link to="/proposals" search={{ target: name }} className={LINK}>
+              {t("page.proposals")}
+            </Link>
+            <Link to="/definitions/new" search={{ from: name }} className={LINK}>
+              {t("definition.edit")}
+            </Link>
+          </span>
         }
       >
         <div className="flex flex-wrap items-end gap-x-6 gap-y-2">
@@ -185,7 +189,7 @@ export function Picture({
   );
 }
 
-function Source({ text }: { text: string }) {
+export function Source({ text }: { text: string }) {
   return (
     <div className="flex overflow-x-auto rounded-lg border border-line bg-wash py-3 font-mono text-xs leading-5">
       <pre aria-hidden className="tabular px-3 text-right text-soft select-none">

@@ -75,7 +75,7 @@ export function compared(old: Step[], now: Step[], diff: SchemaDefinitionDiff): 
   return [...kept, ...removed];
 }
 
-function Changes({ diff }: { diff: SchemaDefinitionDiff }) {
+export function Changes({ diff }: { diff: SchemaDefinitionDiff }) {
   const { t } = useTranslation();
   const nothing =
     diff.added.length + diff.removed.length + diff.changed.length === 0 &&

@@ -1,47 +1,48 @@
-// Writing a definition: YAML, problems at their line and column as one types, a picture beside it, and publishing.
+// Writing a definition: it is published, or proposed to those who approve its next version.
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { Check, CircleAlert, TriangleAlert } from "lucide-react";
-import { useDeferredValue, useEffect, useRef, useState } from "react";
-import { api, body } from "@/api/client";
+import { useEffect, useState } from "react";
+import { api, body, Refusal } from "@/api/client";
 import { queries } from "@/api/query";
 import { useTranslation } from "@/app/i18n";
-import type { DefinitionSearch } from "@/app/search";
 import { Button } from "@/ui/button";
 import { Failure } from "@/ui/feedback";
-import { Said } from "@/ui/markdown";
 import { PageHead } from "@/ui/page";
-import { CodeField, goTo } from "./code-field";
-import { Picture } from "./definition";
+import { ProposalFields, type Said, toBody } from "../proposals/fields";
+import { useCheck, useSettled, Writing, yaml } from "./writing";
 
-const yaml = (text: string) => ({
-  body: text,
-  bodySerializer: () => text,
-  headers: { "content-type": "application/yaml" },
-});
+/** What a document calls itself, as a suggestion; the server compares it. */
+const nameIn = (text: string) => /^name:\s*["']?([\w.-]+)/m.exec(text)?.[1] ?? "";
+
+/** The newest version of a definition; 0 where there is none. */
+async function newestOf(name: string): Promise<number> {
+  try {
+    const { version } = await body(api.GET("/v1/definitions/{name}", { params: { path: { name } } }));
+    return version;
+  } catch (error) {
+    if (error instanceof Refusal && error.status === 404) return 0;
+    throw error;
+  }
+}
 
 export function Editor() {
   const { t } = useTranslation();
-  const { from } = useSearch({ from: "/frame/definitions/new" });
+  const { from, propose } = useSearch({ from: "/frame/definitions/new" });
   const navigate = useNavigate();
   const [text, setText] = useState("");
-  const [view, setView] = useState<DefinitionSearch>({});
-  const area = useRef<HTMLTextAreaElement>(null);
+  const [said, setSaid] = useState<Said>({ reason: "", affected: "" });
   const original = useQuery({
     queryKey: ["definitions", from, "newest"],
     enabled: from !== undefined,
+    // A version that comes meanwhile must not replace what was typed.
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 0,
     queryFn: () => body(api.GET("/v1/definitions/{name}", { params: { path: { name: from ?? "" } } })),
   });
   useEffect(() => {
     if (original.data) setText(original.data.document);
   }, [original.data]);
-  const settled = useSettled(text, 400);
-  const check = useQuery({
-    queryKey: ["validate", settled],
-    enabled: settled.trim() !== "",
-    queryFn: () => body(api.POST("/v1/definitions/validate", yaml(settled))),
-    placeholderData: (before) => before,
-  });
+  const check = useCheck(useSettled(text, 400));
   const publish = useMutation({
     mutationFn: () => body(api.POST("/v1/definitions", yaml(text))),
     onSuccess: (made) => {
@@ -49,9 +50,24 @@ export function Editor() {
       void navigate({ to: "/definitions/$name", params: { name: made.name } });
     },
   });
-  const problems = check.data?.problems ?? [];
-  const errors = problems.filter((problem) => problem.level !== "warning");
-  const drawn = useDeferredValue(check.data?.graph);
+  const kind = check.data?.graph?.kind ?? original.data?.kind;
+  const make = useMutation({
+    mutationFn: async () => {
+      const target = from ?? nameIn(text);
+      const base_version = original.data?.version ?? (await newestOf(target));
+      const proposal = { proposal_kind: kind ?? "", target, base_version, document: text, ...toBody(said) };
+      return body(api.POST("/v1/proposals", { body: proposal }));
+    },
+    onSuccess: ({ proposal_id: id }) => {
+      void queries.invalidateQueries({ queryKey: ["proposals"] });
+      void navigate({ to: "/proposals/$id", params: { id } });
+    },
+  });
+  const turn = (propose: boolean) =>
+    void navigate({ to: "/definitions/new", search: { from, propose: propose || undefined }, replace: true });
+  const gated = publish.error instanceof Refusal && publish.error.code === "gate-not-cleared";
+  const act = propose ? make : publish;
+  const missing = propose ? said.reason.trim() === "" || !kind : check.errors.length > 0;
 
   return (
     <>
@@ -63,86 +79,41 @@ export function Editor() {
         }
         title={from ?? t("definition.write")}
         actions={
-          <Button
-            look="primary"
-            disabled={publish.isPending || text.trim() === "" || errors.length > 0}
-            onClick={() => publish.mutate()}
-          >
-            {publish.isPending ? t("dialog.recording") : t("definition.publish")}
-          </Button>
+          <span className="flex flex-wrap items-center gap-x-5 gap-y-2">
+            <label className="flex min-h-9 cursor-pointer items-center gap-2">
+              <input
+                type="checkbox"
+                role="switch"
+                aria-checked={propose ?? false}
+                className="toggle"
+                checked={propose ?? false}
+                onChange={(event) => turn(event.target.checked)}
+              />
+              {t("proposal.mode")}
+            </label>
+            <Button
+              look="primary"
+              disabled={act.isPending || text.trim() === "" || missing}
+              onClick={() => act.mutate()}
+            >
+              {act.isPending ? t("dialog.recording") : t(propose ? "proposal.save" : "definition.publish")}
+            </Button>
+          </span>
         }
-      />
-      <div className="grid gap-6 xl:grid-cols-2">
-        <div className="flex min-w-0 flex-col gap-3">
-          <label htmlFor="yaml" className="sr-only">
-            {t("definition.source")}
-          </label>
-          <CodeField
-            id="yaml"
-            area={area}
-            value={text}
-            problems={errors}
-            onChange={setText}
-            describedBy="problems"
-          />
-          {publish.isError && <Failure error={publish.error} />}
-        </div>
-        <div className="min-w-0">
-          <ul id="problems" aria-live="polite" className="mb-4 flex flex-col gap-1 text-sm">
-            {problems.map((problem) => (
-              <li key={`${problem.line}:${problem.column}:${problem.message}`}>
-                <button
-                  type="button"
-                  onClick={() => goTo(area.current, problem.line, problem.column)}
-                  className="flex gap-2 text-left hover:underline"
-                >
-                  {problem.level === "warning" ? (
-                    <TriangleAlert
-                      role="img"
-                      aria-label={t("definition.warning")}
-                      size={15}
-                      className="mt-0.5 shrink-0 text-warn"
-                    />
-                  ) : (
-                    <CircleAlert aria-hidden size={15} className="mt-0.5 shrink-0 text-bad" />
-                  )}
-                  <span>
-                    <span className="tabular text-soft">
-                      {problem.line}:{problem.column}
-                    </span>{" "}
-                    <Said text={problem.message} />
-                  </span>
-                </button>
-              </li>
-            ))}
-            {check.data?.valid && problems.length === 0 && (
-              <li className="flex items-center gap-2 text-ok">
-                <Check aria-hidden size={15} strokeWidth={2.5} />
-                {t("definition.valid")}
-              </li>
-            )}
-            {text.trim() === "" && <li className="text-soft">{t("definition.begin")}</li>}
-          </ul>
-          {check.isError && <Failure error={check.error} />}
-          {drawn && (
-            <Picture
-              graph={drawn}
-              label={t("definition.view")}
-              search={view}
-              go={(part) => setView({ ...view, ...part })}
-            />
-          )}
-        </div>
-      </div>
+      >
+        {propose && <p className="prose text-soft">{t("proposal.modeWhy")}</p>}
+      </PageHead>
+      {propose && <ProposalFields said={said} onSaid={setSaid} />}
+      {original.isError && <Failure error={original.error} />}
+      <Writing text={text} onText={setText} check={check}>
+        {act.isError && <Failure error={act.error} />}
+        {gated && !propose && (
+          <p className="flex flex-wrap items-center gap-3">
+            {t("proposal.gated")}
+            <Button onClick={() => turn(true)}>{t("proposal.instead")}</Button>
+          </p>
+        )}
+      </Writing>
     </>
   );
-}
-
-function useSettled(value: string, ms: number): string {
-  const [settled, setSettled] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), ms);
-    return () => clearTimeout(timer);
-  }, [value, ms]);
-  return settled;
 }

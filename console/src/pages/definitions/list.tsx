@@ -26,12 +26,20 @@ export function Definitions() {
       <PageHead
         title={t("page.definitions")}
         actions={
-          <Link
-            to="/definitions/new"
-            className="inline-flex min-h-9 items-center rounded-md border border-accent bg-accent px-3.5 font-medium text-on-accent"
-          >
-            {t("definition.write")}
-          </Link>
+          <span className="flex flex-wrap gap-2">
+            <Link
+              to="/proposals"
+              className="inline-flex min-h-9 items-center rounded-md border border-field-line bg-raised px-3.5 font-medium hover:bg-wash"
+            >
+              {t("page.proposals")}
+            </Link>
+            <Link
+              to="/definitions/new"
+              className="inline-flex min-h-9 items-center rounded-md border border-accent bg-accent px-3.5 font-medium text-on-accent"
+            >
+              {t("definition.write")}
+            </Link>
+          </span>
         }
       />
       <PagedTable

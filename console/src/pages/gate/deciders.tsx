@@ -62,7 +62,7 @@ export function Deciders({
             needed: quorum.needed ?? members.length,
             all: quorum.approvers ?? members.length,
           })}
-          {settled && <> {t(`gate.settled.${quorum.state}`)}</>}
+          {settled && <>. {t(`gate.settled.${quorum.state}`)}</>}
         </p>
       )}
       <ul className="flex flex-col gap-2">

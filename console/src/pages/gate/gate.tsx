@@ -11,7 +11,7 @@ import { Failure, Skeleton } from "@/ui/feedback";
 import { Said } from "@/ui/markdown";
 import { useName, useNames } from "@/ui/person";
 import { Moment } from "@/ui/text";
-import { readProcess } from "../processes/read";
+import { isProposal, readProcess } from "../processes/read";
 import { isOpen, type Recorded } from "./decide";
 import { Deciders } from "./deciders";
 import { Decision } from "./decision";
@@ -105,6 +105,10 @@ export function GateView({ step, item, onRecorded }: Shown) {
         {run ? (
           <Link to="/runs/$id" params={{ id: run.run_id }} className={link}>
             {t("gate.run")}
+          </Link>
+        ) : process && isProposal(process) ? (
+          <Link to="/proposals/$id" params={{ id: instance }} className={link}>
+            {t("gate.proposal")}
           </Link>
         ) : (
           <Link to="/processes/$id" params={{ id: instance }} className={link}>

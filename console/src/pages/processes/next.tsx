@@ -67,7 +67,7 @@ export function NextActions({ id, sequence }: { id: string; sequence: number }) 
                 <strong className="font-medium">{plain(move.action)}</strong>{" "}
                 <span className="text-soft">→ {move.to_state}</span>
               </span>
-              <span className="text-xs text-soft">
+              <span lang="en" className="text-xs text-soft">
                 <Said text={move.problems.map((problem) => problem.message).join("; ")} />
               </span>
               <span className="flex gap-2">

@@ -16,7 +16,7 @@ import { isOpen } from "../gate/decide";
 import { Decider } from "../gate/deciders";
 import { StateMachine } from "./machine";
 import { NextActions } from "./next";
-import { readProcess } from "./read";
+import { isProposal, readProcess } from "./read";
 
 export function Process() {
   const { t } = useTranslation();
@@ -42,13 +42,19 @@ export function Process() {
               {t("page.processes")}
             </Link>{" "}
             /{" "}
-            <Link
-              to="/definitions/$name"
-              params={{ name: process.declaration_ref.split("@")[0] ?? "" }}
-              className="hover:underline"
-            >
-              {process.declaration_ref}
-            </Link>
+            {isProposal(process) ? (
+              <Link to="/proposals/$id" params={{ id }} className="hover:underline">
+                {t("gate.proposal")}
+              </Link>
+            ) : (
+              <Link
+                to="/definitions/$name"
+                params={{ name: process.declaration_ref.split("@")[0] ?? "" }}
+                className="hover:underline"
+              >
+                {process.declaration_ref}
+              </Link>
+            )}
           </>
         }
         title={process.subject_ref}

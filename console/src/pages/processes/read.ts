@@ -2,6 +2,10 @@
 import { api, body } from "@/api/client";
 import type { SchemaWorkflowView } from "@/api/schema";
 
+/** A proposal is a process of the engine's own. It has a page of its own, and nobody published its declaration. */
+export const isProposal = (process: Pick<SchemaWorkflowView, "declaration_ref">) =>
+  process.declaration_ref.startsWith("countersign:proposal@");
+
 export async function readProcess(id: string): Promise<SchemaWorkflowView> {
   const page = (history_cursor?: string) =>
     body(

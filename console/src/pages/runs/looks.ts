@@ -14,7 +14,7 @@ export interface Look {
   done: boolean;
 }
 
-export function useStateLooks(machineId: "step" | "workflow_run"): (state: string) => Look {
+export function useStateLooks(machineId: "step" | "workflow_run" | "proposal"): (state: string) => Look {
   const registry = useRegistry().data;
   const { language } = useTranslation();
   return useMemo(() => {

@@ -4,6 +4,7 @@ import { Link } from "@tanstack/react-router";
 import { api, body } from "@/api/client";
 import type { SchemaTimelineEntry } from "@/api/schema";
 import { useTranslation, wordsFor } from "@/app/i18n";
+import type { TimelineSearch } from "@/app/search";
 import { Button } from "@/ui/button";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { Person } from "@/ui/person";
@@ -12,13 +13,18 @@ import { useTexts } from "@/ui/texts";
 import { duration } from "@/ui/time";
 
 export function Records({ runId, step, sequence }: { runId: string; step?: string; sequence: number }) {
+  return <RecordsOf search={{ run_id: runId, step }} sequence={sequence} />;
+}
+
+/** Of a run, of a trace, or of another chain; again with a new sequence. */
+export function RecordsOf({ search, sequence }: { search: TimelineSearch; sequence?: number }) {
   const { t } = useTranslation();
   const query = useInfiniteQuery({
-    queryKey: ["timeline", runId, step, sequence],
+    queryKey: ["timeline", search, sequence],
     queryFn: ({ pageParam }) =>
       body(
         api.GET("/v1/timeline", {
-          params: { query: { run_id: runId, step, limit: 100, cursor: pageParam || undefined } },
+          params: { query: { ...search, limit: 100, cursor: pageParam || undefined } },
         }),
       ),
     initialPageParam: "",
@@ -32,7 +38,12 @@ export function Records({ runId, step, sequence }: { runId: string; step?: strin
     <>
       <ol className="flex flex-col">
         {entries.map((entry, at) => (
-          <Entry key={entry.event_id} entry={entry} before={entries[at - 1]} inStep={step !== undefined} />
+          <Entry
+            key={entry.event_id}
+            entry={entry}
+            before={entries[at - 1]}
+            inStep={search.step !== undefined}
+          />
         ))}
       </ol>
       {query.hasNextPage && (
@@ -93,6 +104,14 @@ function Entry({
       {(entry.facets ?? []).map((facet) => (
         <p key={facet} className="text-xs text-soft">
           {says(`facet.${facet}.label`)}
+        </p>
+      ))}
+      {(entry.errors ?? []).map((error) => (
+        <p key={`${error.step}:${error.attempt}`} className="text-xs [overflow-wrap:anywhere]">
+          <span className="text-soft">
+            {error.step}, {t("governance.attempt", { number: error.attempt })}:
+          </span>{" "}
+          {error.error ?? "—"}
         </p>
       ))}
       {entry.reason && <p className="font-serif text-sm">“{entry.reason}”</p>}

@@ -112,11 +112,10 @@ pub(super) fn verbatim(
     problems: &mut Problems,
 ) {
     for (key, node) in fields.entries.iter().filter(|(key, _)| known.all().any(|field| field == key.text)) {
-        let expected = row.iter().find(|(field, _)| *field == key.text).map(|(_, value)| value);
-        let same = expected.is_some_and(|expected| is_same(&node.value, expected));
-        if same || matches!(node.value, Value::Reported) {
+        if agrees(row, key, &node.value) || matches!(node.value, Value::Reported) {
             continue;
         }
+        let expected = row.iter().find(|(field, _)| *field == key.text).map(|(_, value)| value);
         let floor = match expected {
             Some(Value::String(text)) => format!("the floor says {}", quoted(text)),
             Some(Value::Bool(value)) => format!("the floor says `{value}`"),
@@ -129,7 +128,12 @@ pub(super) fn verbatim(
     }
 }
 
-/// The same value, wherever it stands and in whatever order its keys are.
+/// The row has this field with this value.
+fn agrees(row: &Row, key: &Key, value: &Value) -> bool {
+    row.iter().any(|(field, expected)| *field == key.text && is_same(value, expected))
+}
+
+/// The same value, wherever it is in any order of its keys.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Map(a), Value::Map(b)) => {
@@ -170,7 +174,11 @@ fn vocabulary(
         else {
             continue;
         };
-        match rows.iter().find(|(code, _)| *code == written) {
+        // Facets of two states may share a code: the row that is meant differs least.
+        let meant = rows.iter().filter(|(code, _)| *code == written);
+        match meant
+            .min_by_key(|(_, row)| fields.entries.iter().filter(|(key, node)| !agrees(row, key, &node.value)).count())
+        {
             Some((code, row)) => {
                 verbatim(&fields, known_fields, row, &format!("`{code}`"), ProblemCode::FloorStateChanged, problems);
             }

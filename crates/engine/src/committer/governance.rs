@@ -134,7 +134,6 @@ impl Committer {
 
     /// `false`: another node was quicker.
     async fn commit_governance(&mut self, unit: Unit) -> Result<bool, StoreError> {
-        let is_first = unit.expected_sequence == 0;
         let batch = Batch {
             registry_sequence: self.registry.read().sequence(),
             changes_registry: false,
@@ -145,8 +144,6 @@ impl Committer {
         self.readiness.wrote(&committed);
         match committed {
             Err(StoreError::Conflict(_)) => Ok(false),
-            // The chain's first records have no row to be fenced by: another node has made it.
-            Err(StoreError::Rejected(_)) if is_first => Ok(false),
             Err(error) => Err(error),
             Ok(Committed::RegistryMoved) => Ok(false),
             Ok(Committed::Done(verdicts)) if verdicts == [Verdict::Won] => {

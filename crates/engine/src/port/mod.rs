@@ -248,7 +248,7 @@ pub struct RegistryDelta {
 #[derive(Clone, Debug)]
 pub struct Unit {
     pub instance_id: InstanceId,
-    /// The sequence that the decisions were made on; 0 where the instance is new.
+    /// The sequence that the decisions were made on; 0 before the first record.
     pub expected_sequence: u64,
     /// What the instance row says afterwards.
     pub head: Head,
@@ -272,6 +272,12 @@ pub struct Unit {
 }
 
 impl Unit {
+    /// Its instance begins with it. The registry and the governance chain have rows in every store.
+    pub fn is_new(&self) -> bool {
+        let has_row = matches!(self.instance_id, InstanceId::REGISTRY | InstanceId::GOVERNANCE);
+        self.expected_sequence == 0 && !has_row
+    }
+
     /// Nothing written yet.
     pub fn new(instance_id: InstanceId, expected_sequence: u64) -> Self {
         Unit {

@@ -206,7 +206,7 @@ impl World {
             Op::Stop => drop(self.ask(&Command::Stop { reason: why() })),
             Op::Void => drop(self.ask(&Command::Void { reason: why(), approval_id: None })),
             Op::Unblock(seq) => {
-                let (step, act) = (self.name(*seq), run::Act::Unblock { evidence_ref: None });
+                let (step, act) = (self.name(*seq), run::Act::Unblock { evidence_ref: Some("e".to_owned()) });
                 drop(self.ask(&Command::Act(run::StepAct { step, act, reason: None, preview: false })));
             }
             Op::Declare(seq, done) => self.declare(*seq, *done),

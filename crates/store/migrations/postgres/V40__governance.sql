@@ -1,5 +1,9 @@
 -- Governance (spec/governance.md): what went wrong and what was put right. Commits leave signals, and the governance chain
 -- makes problems of them. A signal that was weighed goes; a problem stays.
+-- Where the governance chain stands: it is there before its first record.
+INSERT INTO instances (instance_id, sequence, head, last_time_us, state, moves, policy_ref)
+    VALUES ('00000000-0000-0000-0000-000000000001', 0, decode(repeat('00', 32), 'hex'), 0, '', 0, '');
+
 CREATE TABLE problem_signals (
     signal_id    UUID    NOT NULL PRIMARY KEY,
     category     TEXT    NOT NULL,

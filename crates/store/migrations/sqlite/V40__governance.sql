@@ -1,5 +1,9 @@
 -- Governance (spec/governance.md): what went wrong and what was put right. Commits leave signals, and the governance chain
 -- makes problems of them. A signal that was weighed goes; a problem stays.
+-- Where the governance chain stands: it is there before its first record.
+INSERT INTO instances (instance_id, sequence, head, last_time_us, state, moves, policy_ref)
+    VALUES (X'00000000000000000000000000000001', 0, zeroblob(32), 0, '', 0, '');
+
 CREATE TABLE problem_signals (
     signal_id    BLOB    NOT NULL PRIMARY KEY,
     category     TEXT    NOT NULL,

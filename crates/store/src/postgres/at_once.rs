@@ -60,7 +60,7 @@ impl Session {
                 prepared
             }
         };
-        let moved = || units.iter().filter(|unit| unit.expected_sequence > 0);
+        let moved = || units.iter().filter(|unit| !unit.is_new());
         let expected = |of: fn(&Unit) -> u64| -> Vec<i64> { moved().map(|unit| count(of(unit))).collect() };
         let sequences = expected(|unit| unit.expected_sequence);
         let beats = expected(|unit| unit.expected_beats);

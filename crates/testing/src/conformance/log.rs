@@ -1,6 +1,6 @@
 //! The log: records get their places once, in one order that the specification allows, and only under a lease.
 
-use super::Bench;
+use super::{Bench, older};
 use crate::place::{Kind, Place};
 use anyhow::{Context, ensure};
 use countersign_engine::port::log::{
@@ -73,9 +73,11 @@ pub async fn an_empty_log_says_so(place: &Place) -> anyhow::Result<()> {
     ensure!(log.reader.latest_checkpoint().await?.is_none());
     let id = EventId(uuid::Uuid::nil());
     ensure!(log.reader.index_of(&[id]).await? == [None]);
-    // The registry's row is there from the start.
+    // The rows of the registry and of the governance chain are there from the start.
     let heads = log.reader.heads(None, 10).await?;
-    ensure!(heads.len() == 1 && heads[0].0 == InstanceId::REGISTRY && heads[0].1.sequence == 0);
+    let ids: Vec<InstanceId> = heads.iter().map(|(instance_id, _)| *instance_id).collect();
+    ensure!(ids == [InstanceId::REGISTRY, InstanceId::GOVERNANCE], "{ids:?}");
+    ensure!(heads.iter().all(|(_, head)| head.sequence == 0), "{heads:?}");
     Ok(())
 }
 
@@ -285,50 +287,7 @@ pub async fn what_was_taken_out_of_the_log_shows(place: &Place) -> anyhow::Resul
 /// A store from before there was a log: what it holds gets its place like everything else.
 pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<()> {
     drop(Bench::with_everything(place).await?);
-    if place.kind == Kind::Postgres {
-        // As V1 left it, and as if everything had been written in the same microsecond: order by id would be wrong.
-        place
-            .sql(
-                "DELETE FROM refinery_schema_history WHERE version >= 2; ALTER TABLE records DROP COLUMN xact; \
-                   DROP TABLE log_entries, log_nodes, log_checkpoints, log_state, log_lease, log_backlog, log_rotations, holds; \
-                   ALTER TABLE approval_steps DROP COLUMN request; \
-                   DROP TABLE sessions, spent_challenges, passkey_counters, log_verified, definition_marks, worker_class_marks, worker_heartbeats, worker_minutes, lag_minutes, delegations; DROP INDEX processes_by_subject_prefix; ALTER TABLE actor_keys DROP COLUMN passkey; \
-                   DROP TABLE deliveries, outbox, run_events, run_steps, run_heads, runs, step_corrections, step_visits, step_errors; \
-                   ALTER TABLE instances DROP COLUMN beats; ALTER TABLE instances DROP COLUMN rollup; ALTER TABLE instances DROP COLUMN colour; \
-                   ALTER TABLE assignments DROP COLUMN due_at_us; \
-                   ALTER TABLE configurations DROP COLUMN signatures; ALTER TABLE definitions DROP COLUMN document_digest; \
-                   CREATE UNIQUE INDEX assignments_one_active ON assignments (task_ref) WHERE status = 'Active'; \
-                   ALTER TABLE records DROP COLUMN purgeable_from_us; ALTER TABLE idempotency DROP COLUMN instance_id",
-            )
-            .await?;
-    } else {
-        place
-            .sql(
-                "DELETE FROM refinery_schema_history WHERE version >= 2; DROP TABLE log_entries; DROP TABLE log_nodes; \
-                   DROP VIEW chained_records; DROP TABLE records_of_instance; \
-                   DROP TRIGGER step_opened; DROP TRIGGER assignment_opened; DROP TABLE steps_opened; DROP TABLE assignments_opened; \
-                   CREATE INDEX steps_pending ON approval_steps (step_id) WHERE state = 'Pending'; \
-                   CREATE INDEX assignments_inbox ON assignments (assignee_ref, assignment_id) WHERE status = 'Active'; \
-                   CREATE UNIQUE INDEX records_by_instance ON records (instance_id, sequence); \
-                   DROP TABLE log_checkpoints; DROP TABLE log_state; DROP TABLE log_rotations; DROP TABLE holds; DROP INDEX records_purgeable; \
-                   ALTER TABLE approval_steps DROP COLUMN request; \
-                   DROP TABLE sessions; DROP TABLE spent_challenges; DROP TABLE passkey_counters; DROP TABLE log_verified; DROP TABLE definition_marks; DROP TABLE worker_class_marks; DROP TABLE worker_heartbeats; DROP TABLE worker_minutes; DROP TABLE lag_minutes; DROP TABLE delegations; \
-                   ALTER TABLE actor_keys DROP COLUMN passkey; \
-                   ALTER TABLE records DROP COLUMN purgeable_from_us; ALTER TABLE idempotency DROP COLUMN instance_id; \
-                   DROP TABLE deliveries; DROP TABLE outbox; DROP TABLE run_events; DROP TABLE run_steps; \
-                   DROP TABLE run_heads; DROP TABLE runs; DROP TABLE step_corrections; DROP TABLE step_visits; DROP TABLE step_errors; \
-                   DROP INDEX instances_by_colour; DROP INDEX instances_by_state; ALTER TABLE assignments DROP COLUMN due_at_us; \
-                   ALTER TABLE instances DROP COLUMN beats; ALTER TABLE instances DROP COLUMN rollup; ALTER TABLE instances DROP COLUMN colour; \
-                   ALTER TABLE configurations DROP COLUMN signatures; ALTER TABLE definitions DROP COLUMN document_digest; DROP TABLE records_of_action; DROP TABLE records_of_actor; DROP TABLE records_listed; \
-                   DROP TABLE processes_of_initiator; DROP TABLE processes_of_definition; \
-                   CREATE INDEX processes_by_initiator ON processes (initiator_ref, instance_id); \
-                   CREATE INDEX processes_by_definition ON processes (definition_name, instance_id); \
-                   CREATE UNIQUE INDEX assignments_one_active ON assignments (task_ref) WHERE status = 'Active'; \
-                   CREATE INDEX records_by_action ON records (action_ref, event_id); \
-                   CREATE INDEX records_by_actor ON records (actor_ref, event_id)",
-            )
-            .await?;
-    }
+    older::as_the_first_schema_left_it(place).await?;
     let mut log = Log::lead(place).await?;
     let waiting = log.reader.count_unsealed(100_000).await?;
     let newest = log.reader.newest().await?;

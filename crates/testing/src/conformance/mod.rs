@@ -6,6 +6,7 @@ mod fence;
 mod keys;
 pub mod log;
 pub mod model;
+mod older;
 mod opening;
 mod reads;
 mod retention;

@@ -254,10 +254,27 @@ async fn a_window_holds_the_governance_chain(kind: Kind) -> anyhow::Result<()> {
     let place = Place::new(kind).await?;
     let engine = place.engine(config()).await?;
     publish(&engine, BRITTLE).await?;
+    // A signal that changes nothing leaves a chain without a record: it is in no window.
+    let done = start(&engine, "brittle", "{}").await?;
+    complete(&engine, &claim(&engine, 1, LEASE, LONG).await?.pop().context("a task")?, false).await?;
+    let mut command = StartRun::new("brittle", "{}");
+    command.corrects = Some(done);
+    let command = run::Command::Start(Box::new(command));
+    let Outcome::RunStarted { run_id } = engine.execute(call(Command::Run { target: Target::New, command })).await?
+    else {
+        bail!("no run")
+    };
+    let again = InstanceId::parse(&run_id).context("an id")?;
+    complete(&engine, &claim(&engine, 1, LEASE, LONG).await?.pop().context("a task")?, false).await?;
+    engine.weigh_signals().await?;
+    ensure!(chain(&engine).await?.is_empty() && place.texts("SELECT key FROM problem_signals").await?.is_empty());
+    let held = engine.instances_in(&Range::default(), None).await?;
+    ensure!(held == [done, again], "{held:?}");
+
     let failed = fail(&engine, "brittle").await?;
     engine.weigh_signals().await?;
     let held = engine.instances_in(&Range::default(), None).await?;
-    ensure!(held == [InstanceId::GOVERNANCE, failed], "{held:?}");
+    ensure!(held == [InstanceId::GOVERNANCE, done, again, failed], "{held:?}");
     let view = engine.export_view(InstanceId::GOVERNANCE).await?;
     ensure!(view.instance_id() == InstanceId::GOVERNANCE && view.head().sequence == 1);
     let exporter = Exporter { actor_ref: ADMIN.to_owned(), proof: Proof::InProcess, idempotency: None };

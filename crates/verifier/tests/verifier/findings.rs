@@ -130,6 +130,9 @@ const SEALED: &[(Code, &str, Attack)] = &[
         checked.unwrap().payload["checks"][0]["held"] = json!(false);
     }),
     (Code::OutputMissing, "run-saga", |b| b.record("step_completed", 0).payload["outputs"] = json!([])),
+    (Code::GovernanceInvalid, "governed", |b| {
+        b.record("problem_resolved", 0).payload["problems"][0]["event_id"] = json!(null);
+    }),
     (Code::InputMismatch, "run-inputs", |b| b.record("steps_claimed", 0).payload["inputs"] = json!([])),
     (Code::UndeclaredTransition, "run-saga", |b| b.record("steps_claimed", 0).payload["transitions"] = json!([])),
     (Code::GateNotApproved, "run-gate", |b| b.record("gate_decided", 0).payload["decision"] = json!("reject")),
