@@ -57,7 +57,7 @@ class World:
             "name": "no-such-definition", "version": "1", "step": "NO_SUCH_STEP", "queue": "no-such-queue",
             "task_id": f"{NOWHERE}.0", "code": "not-known", "machine": "step", "action": "go", "actor_ref": "no-such-actor",
             "definition": "no-such-definition", "process": "no-such-definition", "sha256": "f" * 64,
-            "actor": "nobody-else",
+            "actor": "nobody-else", "worker_class": "no-such-queue:nobody",
         }
 
     def furnish(self, admin, side):
@@ -94,7 +94,7 @@ class World:
             "code": "not-known", "actor_ref": victim, "actor": "somebody-else", "key_id": NOWHERE, "grant_id": grant,
             "credential_id": token["credential_id"], "event_id": record, "record": record, "hold_id": hold,
             "definition": workflow, "process": process, "lease": NOWHERE, "key": "", "sha256": "0" * 64,
-            "session_id": "0" * 64, "delegation_id": NOWHERE, "worker_class": "nowhere",
+            "session_id": "0" * 64, "delegation_id": NOWHERE, "worker_class": f"{side}:nobody",
             "id": proposal, "dead_letter_id": NOWHERE, "category": "failed_runs",
         }
 

@@ -241,6 +241,11 @@ class World:
         payload = {"name": name, "version": version, "reason": reason}
         return self.command(REGISTRY, [(action, by, payload)], statement, path=path, body=dump({"reason": reason}).encode())[0]
 
+    def mark_workers(self, by: Actor, action: str, worker_class: str, reason: str) -> Record:
+        statement, verb = {"worker_class_frozen": ("freeze_workers", "freeze"), "worker_class_thawed": ("thaw_workers", "thaw")}[action]
+        path = f"/v1/governance/workers/{worker_class}/{verb}"
+        return self.command(REGISTRY, [(action, by, {"worker_class": worker_class, "reason": reason})], statement, path=path, body=dump({"reason": reason}).encode())[0]
+
     def delegate(self, by: Actor, to: Actor, scope: str, days: int = 14, reason: Optional[str] = None) -> str:
         """An approver names a substitute, from now on."""
         since, until = self.now, self.now + days * DAY

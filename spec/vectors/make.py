@@ -306,7 +306,7 @@ def scenario_retired() -> tuple[World, Bundle]:
 
 
 def scenario_governed() -> tuple[World, Bundle]:
-    """A process and the governance chain: problems that events open and resolve, and one that the engine observed; a tree of 56."""
+    """A process and the governance chain: problems that events open and resolve, and one that the engine observed; a worker class that was frozen in between; a tree of 56."""
     w = World("governed", regulated=False)
     a = staff(w, board=False)
     p = Process(w, a["ines"], "batch-release@1", "batch/2026-0050")
@@ -316,13 +316,16 @@ def scenario_governed() -> tuple[World, Bundle]:
     w.govern(opened=[{"problem_id": w.new_id(), "event_id": dead, "since_us": w.now, **run}, {"problem_id": w.new_id(), "event_id": dead, "since_us": w.now, **step}])
     first, second = (e["problem_id"] for e in json.loads(w.chains[GOVERNANCE][0].payload or "")["problems"])
     p.fire(a["ines"], "submit")
-    silent = {"category": "silent_workers", "key": "orders/http", "detail": "no tick for 60 s"}
+    silent = {"category": "silent_workers", "key": "orders:http", "detail": "no tick for 60 s"}
     w.govern(observed=[{**silent, "state": "breached", "at_us": w.now}],
-             opened=[{"problem_id": w.new_id(), "since_us": w.now, "worker_class": "orders/http", **silent}],
+             opened=[{"problem_id": w.new_id(), "since_us": w.now, "worker_class": "orders:http", **silent}],
              resolved=[{"problem_id": second, "category": "dlq", "event_id": corrected}])
     third = json.loads(w.chains[GOVERNANCE][2].payload or "")["problems"][0]["problem_id"]
     w.noise(2)
+    w.grant(w.admin, a["ines"], "governance:act")
+    w.mark_workers(a["ines"], "worker_class_frozen", "orders:http", "it is being repaired")
     p.open(a["ines"], "release")
+    w.mark_workers(a["ines"], "worker_class_thawed", "orders:http", "it is repaired")
     w.govern(observed=[{**silent, "detail": "it ticks again", "state": "healed", "at_us": w.now}],
              resolved=[{"problem_id": first, "category": "failed_runs", "event_id": corrected}, {"problem_id": third, "category": "silent_workers"}])
     w.govern(opened=[{"problem_id": w.new_id(), "event_id": w.new_id(), "since_us": w.now, **run}])

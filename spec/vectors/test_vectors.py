@@ -91,7 +91,8 @@ COMMITTED = {
     "run-linear": """run-transition-skipped.insider run-transition-from-elsewhere.insider run-transition-with-unknown-id.insider
         run-step-completed-again.insider run-record-after-the-end.insider run-output-left-out.insider run-begun-before-its-turn.insider
         run-steps-miscounted.insider run-definition-swapped.insider run-store-step-state.naive run-store-output.naive""",
-    "governed": "problem-resolved-without-an-event.insider worker-called-healthy-that-nobody-saw.insider",
+    "governed": """problem-resolved-without-an-event.insider worker-called-healthy-that-nobody-saw.insider workers-healed-without-a-tick.insider
+        workers-healed-without-an-observation.insider workers-healed-while-frozen.insider workers-frozen-without-scope.insider""",
     "retired": "start-of-the-retired.insider paused-without-scope.insider",
     "run-people": """run-late-as-in-time.insider run-late-by-less.insider run-put-in-charge-afterwards.insider run-reopened-without-approval.insider
         run-reopened-beside-another-record.insider run-store-breach-erased.naive""",

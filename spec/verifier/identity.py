@@ -39,7 +39,9 @@ ROUTES = {  # action_ref: (action, path with payload members, body members equal
     "definition_published": ("publish_definition", "/v1/definitions", ""),
     "definition_retired": ("retire_definition", "/v1/definitions/{name}/retire", "reason"),
     "schedule_paused": ("pause_schedule", "/v1/schedules/{name}/pause", "reason"),
-    "schedule_resumed": ("resume_schedule", "/v1/schedules/{name}/resume", "reason")}
+    "schedule_resumed": ("resume_schedule", "/v1/schedules/{name}/resume", "reason"),
+    "worker_class_frozen": ("freeze_workers", "/v1/governance/workers/{worker_class}/freeze", "reason"),
+    "worker_class_thawed": ("thaw_workers", "/v1/governance/workers/{worker_class}/thaw", "reason")}
 METHODS = {"export_evidence": "GET", "revoke_delegation": "DELETE", "edit_proposal": "PUT"}
 DECISIONS = {"step_approved": "approve", "step_rejected": "reject", "step_withdrawn": "withdraw", "chain_withdrawn": "withdraw"}
 

@@ -10,7 +10,8 @@ SCOPES = {**run_model.SCOPES, "workflow_started": "workflows:start", "gate_opene
           "evidence_exported": "audit:read", "hold_placed": "audit:hold", "hold_released": "audit:hold", "record_purged": "audit:purge",
           "actor_registered": "actors:manage", "credential_issued": "actors:manage", "credential_revoked": "actors:manage", "key_registered": "actors:manage",
           "key_revoked": "actors:manage", "grant_made": "permissions:manage", "grant_revoked": "permissions:manage", "definition_published": "definitions:publish",
-          "definition_retired": "definitions:publish", "schedule_paused": "runs:control", "schedule_resumed": "runs:control"}
+          "definition_retired": "definitions:publish", "schedule_paused": "runs:control", "schedule_resumed": "runs:control",
+          "worker_class_frozen": "governance:act", "worker_class_thawed": "governance:act"}
 
 
 PROPOSED = ("workflow_started", "gate_opened", "chain_initiated", "transition_fired")

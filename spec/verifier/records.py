@@ -43,6 +43,7 @@ PAYLOADS = {
     "delegation_revoked": "delegation_id:text delegator_ref:text delegate_ref:text scope:text",
     "definition_published": "name:text version:any digest:hex declaration_digest:hex gate_spec_digest:hex document_digest?:hex retention?:any publish?:object proposal?:object",
     "definition_retired": _MARK, "schedule_paused": _MARK, "schedule_resumed": _MARK,
+    **dict.fromkeys(("worker_class_frozen", "worker_class_thawed"), "worker_class:text reason:text"),
     "configuration_recorded": "audit_trail_retention_policy:text? regulated:bool signatures?:signatures application_actor_ref:text server_actor_ref:text"}
 GOVERNANCE_ONLY = {"condition_observed": "instance_id:text conditions:list", **dict.fromkeys(("problem_opened", "problem_resolved"), "instance_id:text problems:list")}
 WINDOW_EXPORT = "after_us:int? before_us:int? instances:int heads_digest:hex"

@@ -36,6 +36,7 @@ class Registry:
         self.definitions: dict[str, list[Record]] = {}
         self.newest: dict[str, list[Record]] = {}                       # name -> its versions in their order
         self.retired: dict[str, list[tuple[int, int]]] = {}             # name -> versions up to which, by which record
+        self.frozen: dict[str, list[Span]] = {}                         # worker class -> when it was frozen
         self.configurations: list[Record] = []
         self.first = [r for r in chain if r.at == chain[0].at] if chain else []
         self.founder = chain[0].actor if chain else ""
@@ -104,6 +105,16 @@ class Registry:
             if f"{name}@{version}" not in self.definitions or f"{name}@{version + 1}" in self.definitions or self.retired_by(f"{name}@{version}", seq) is not None:
                 report.find("row-missing", f"{name}@{version} was not the newest version, or was retired already", r)
             self.retired.setdefault(name, []).append((version, seq))
+        elif r.action == "worker_class_frozen":
+            if self.is_frozen(p["worker_class"], seq):
+                report.find("row-missing", f"the worker class {p['worker_class']} is frozen already", r)
+            else:
+                self.frozen.setdefault(p["worker_class"], []).append(Span(seq))
+        elif r.action == "worker_class_thawed":
+            if self.is_frozen(p["worker_class"], seq):
+                self.frozen[p["worker_class"]][-1].until = seq
+            else:
+                report.find("row-missing", f"the worker class {p['worker_class']} is thawed, and was not frozen", r)
         elif r.action == "configuration_recorded":
             self.configurations.append(r)
 
@@ -144,6 +155,9 @@ class Registry:
         """Who approves the next version, as the newest one says at that sequence (proposal.md 3)."""
         versions = [r for r in self.newest.get(name, []) if r.sequence <= at]
         return (versions[-1].payload or {}).get("publish") if versions else None
+
+    def is_frozen(self, worker_class: str, at: int) -> bool:
+        return any(span.at(at) for span in self.frozen.get(worker_class, []))
 
     def retired_by(self, definition: str, at: int) -> Optional[int]:
         """The record by which this version was retired at that sequence."""

@@ -467,6 +467,26 @@ impl Client {
         self.get(&["v1", "governance", "problems", category], query).await
     }
 
+    /// `GET /v1/governance/workers`
+    pub async fn worker_classes(&self) -> Reply<WorkerClasses> {
+        self.get(&["v1", "governance", "workers"], &()).await
+    }
+
+    /// `POST /v1/governance/workers/{worker_class}/freeze|thaw`
+    pub async fn control_workers(
+        &self,
+        worker_class: &str,
+        action: &str,
+        request: &ControlWorkers,
+    ) -> Reply<WorkersMoved> {
+        self.post(&["v1", "governance", "workers", worker_class, action], Body::json(request)?).await
+    }
+
+    /// `GET /v1/governance/lag`
+    pub async fn lag(&self, query: &LagQuery) -> Reply<LagReport> {
+        self.get(&["v1", "governance", "lag"], query).await
+    }
+
     /// `GET /v1/dead-letters`
     pub async fn dead_letters(&self, query: &ProblemsQuery) -> Reply<Page<DeadLetter>> {
         self.get(&["v1", "dead-letters"], query).await
@@ -494,6 +514,11 @@ impl Client {
     pub async fn claim_tasks(&self, queue: &str, request: &ClaimTasks) -> Reply<TasksClaimed> {
         let wait = Duration::from_millis(request.wait_ms.unwrap_or(0).min(MAX_WAIT_MS));
         self.post_waiting(&["v1", "queues", queue, "claim"], Body::json(request)?, wait).await
+    }
+
+    /// `POST /v1/queues/{queue}/leave`
+    pub async fn leave_queue(&self, queue: &str, request: &LeaveQueue) -> Reply<QueueLeft> {
+        self.post(&["v1", "queues", queue, "leave"], Body::json(request)?).await
     }
 
     /// `POST /v1/tasks/{task_id}/heartbeat`

@@ -20,6 +20,7 @@ mod holds;
 mod known;
 pub mod language;
 pub mod log;
+pub mod monitor;
 mod once;
 mod outbox;
 pub mod outcome;
@@ -56,8 +57,9 @@ use countersign_kernel::registry::{self, ActorKey, Bootstrap, Configuration, Reg
 use countersign_kernel::{Digest, GateEntry, Time};
 use countersign_ledger::statement::{PublicKey, Signer};
 use known::KnownRegistry;
+use monitor::{Monitor, Thresholds};
 use outbox::OutboxDesk;
-use port::{LogReader, LogWriter, Reader, Sessions, Store, StoreError};
+use port::{LogReader, LogWriter, MonitorStore, Reader, Sessions, Store, StoreError};
 use readiness::Readiness;
 use retention::{Policies, UNSET_POLICY};
 use run::agenda::Book;
@@ -105,6 +107,8 @@ pub struct Config {
     pub log: Option<LogConfig>,
     /// How many calls may wait before new ones are refused as `overloaded`.
     pub queue: usize,
+    /// When workers are silent, and when things wait for too long.
+    pub thresholds: Thresholds,
     /// Who approves proposals whose target does not say it.
     pub proposal_approvers: Option<GateEntry>,
     /// Callers inside this process act without a credential, and the log's key need not be registered: so in tests, never in
@@ -134,6 +138,7 @@ impl Default for Config {
             cache_bytes: 256 << 20,
             log: None,
             queue: 16_384,
+            thresholds: Thresholds::default(),
             proposal_approvers: None,
             in_process_callers: true,
         }
@@ -180,6 +185,11 @@ pub struct Engine {
     log_writer: tokio::sync::Mutex<Box<dyn LogWriter>>,
     outbox: OutboxDesk,
     governance_wake: Arc<Notify>,
+    monitor: Arc<Monitor>,
+    monitor_store: Box<dyn MonitorStore>,
+    /// Made for this start of this node.
+    node_id: uuid::Uuid,
+    opened_at: Time,
     sessions: Box<dyn Sessions>,
     sealer: Option<SealerHandle>,
     /// Why this node does not seal, where it does not.
@@ -212,13 +222,20 @@ impl Engine {
         let (log, sealed_log) = (store.log()?, store.log()?);
         let outbox_wake = Arc::new(Notify::new());
         let outbox = OutboxDesk::new(store.outbox()?, outbox_wake.clone());
-        let (sessions, bell) = (store.sessions(), store.bell());
+        let (sessions, bell, monitor_store) = (store.sessions(), store.bell(), store.monitor());
+        let monitor = Arc::new(Monitor::default());
+        let node_id = clock::Entropy::default().take().map_err(|error| StoreError::Unusable(error.to_string()))?;
         let (mut writer, reader) = store.into_parts();
         let store_ahead_us = if exclusive { 0 } else { writer.clock_offset_us().await? };
         let clock = Arc::new(EngineClock::new(config.clock.clone(), store_ahead_us));
         clock.observe(newest_record(&*reader).await?);
         let readiness = Arc::new(Readiness::default());
-        let watched = log::Watched { clock: clock.clone(), wake: wake.clone(), readiness: readiness.clone() };
+        let watched = log::Watched {
+            clock: clock.clone(),
+            wake: wake.clone(),
+            readiness: readiness.clone(),
+            monitor: monitor.clone(),
+        };
         let opened = log::open(log, sealed_log, exclusive, &config, watched).await?;
         let log::OpenLog { reader: log, writer: log_writer, sealer, follows } = opened;
         let log_writer = tokio::sync::Mutex::new(log_writer);
@@ -238,6 +255,7 @@ impl Engine {
             clock: clock.clone(),
             readiness: readiness.clone(),
             reader: reader.clone(),
+            monitor: monitor.clone(),
         };
         let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), around);
         let damaged = committer.damaged.clone();
@@ -245,6 +263,10 @@ impl Engine {
         let shared = in_place.then(|| Arc::downgrade(&desk));
         let committer = committer::Place::of(desk, queue, book.clone(), exclusive).map_err(OpenError::Thread)?;
         let mut engine = Engine {
+            opened_at: clock.now(),
+            monitor,
+            monitor_store,
+            node_id: uuid::Uuid::from_bytes(node_id),
             jobs,
             book,
             background: vec![],
@@ -435,6 +457,11 @@ impl Engine {
         }
         self.refresh_registry().await.map_err(|error| store_failure(&error))?;
         known(self).ok_or_else(|| Refusal::new(Code::InvalidCredential, "the bearer token is not known here"))
+    }
+
+    /// Names this start of this node.
+    pub fn node_id(&self) -> uuid::Uuid {
+        self.node_id
     }
 
     pub fn config(&self) -> &Config {

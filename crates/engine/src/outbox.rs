@@ -1,5 +1,6 @@
 //! The outbox as the server uses it: what is due for a webhook, what became of it, and what operators may see and do.
 
+use crate::monitor::OUTBOX;
 use crate::port::Page;
 use crate::port::outbox::{Delivery, DeliveryState, OutboxView, Settled, Wanted};
 use crate::port::{Outbox, StoreError};
@@ -75,6 +76,11 @@ impl Engine {
 
     pub async fn settle_delivery(&self, delivery: &Delivery, settled: &Settled) -> Result<bool, StoreError> {
         let noted = self.outbox.open().await.settle(delivery, settled, self.now()).await?;
+        // What was given up and tried again is late because somebody had to look into it.
+        if noted && matches!(settled, Settled::Delivered) && !delivery.replayed {
+            let now = self.now();
+            self.monitor.lag(OUTBOX, &delivery.webhook, now, now.0 - delivery.created_at.0);
+        }
         // A delivery that was given up, or that arrived after all, is a signal (`governance`).
         let signals = matches!(settled, Settled::Dead { .. }) || delivery.replayed && *settled == Settled::Delivered;
         if noted && signals {

@@ -154,6 +154,7 @@ impl Command {
                 registry::Command::RevokeDelegation(_) => "revoke_delegation",
                 registry::Command::PublishDefinition(_) => "publish_definition",
                 registry::Command::MarkDefinition(command) => command.mark.command(),
+                registry::Command::MarkWorkerClass(command) => command.mark.command(),
                 registry::Command::RecordConfiguration(_) => "record_configuration",
                 registry::Command::PlaceHold(_) => "place_hold",
                 registry::Command::ReleaseHold(_) => "release_hold",

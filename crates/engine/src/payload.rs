@@ -337,6 +337,7 @@ pub fn registry_action(body: &registry::EventBody) -> &'static str {
         registry::EventBody::DelegationRevoked { .. } => "delegation_revoked",
         registry::EventBody::DefinitionPublished(_) => "definition_published",
         registry::EventBody::DefinitionMarked(marked) => marked.mark.action(),
+        registry::EventBody::WorkerClassMarked(marked) => marked.mark.action(),
         registry::EventBody::ConfigurationRecorded(_) => "configuration_recorded",
         registry::EventBody::HoldPlaced { .. } => "hold_placed",
         registry::EventBody::HoldReleased { .. } => "hold_released",
@@ -401,6 +402,9 @@ pub fn registry_payload(event: &registry::Event, digests: Option<&Digests>) -> V
             .set("name", marked.name.as_str())
             .set("version", marked.version)
             .optional("reason", marked.reason.as_deref()),
+        registry::EventBody::WorkerClassMarked(marked) => {
+            payload.set("worker_class", marked.worker_class.as_str()).set("reason", marked.reason.as_str())
+        }
         registry::EventBody::ConfigurationRecorded(configuration) => payload
             .set("audit_trail_retention_policy", configuration.audit_trail_retention_policy.clone())
             .set("regulated", configuration.regulated)

@@ -345,6 +345,12 @@ pub fn registry_writes(
             marked_by: by(),
             registry_sequence: sequence,
         }),
+        registry::EventBody::WorkerClassMarked(marked) => writes.push(Write::WorkerClassMark {
+            marked: marked.clone(),
+            marked_at: event.at,
+            marked_by: by(),
+            registry_sequence: sequence,
+        }),
         registry::EventBody::ConfigurationRecorded(configuration) => writes.push(Write::Configuration {
             configuration: configuration.clone(),
             recorded_at: event.at,

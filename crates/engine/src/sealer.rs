@@ -6,6 +6,7 @@
 
 use crate::clock::EngineClock;
 use crate::log::{LogKeys, tree};
+use crate::monitor::{COMMITTED, Monitor, SEALED};
 use crate::port::StoreError;
 use crate::port::log::{Append, CheckpointRow, LeaseToken, LogReader, LogWriter, Node, Unsealed, Written};
 use crate::readiness::Readiness;
@@ -99,6 +100,7 @@ pub struct Sealer {
     pub exclusive: bool,
     pub wake: Arc<Notify>,
     pub readiness: Arc<Readiness>,
+    pub monitor: Arc<Monitor>,
     /// Names this node in the lease.
     pub holder: String,
 }
@@ -417,7 +419,11 @@ impl Work {
         match self.sealer.writer.put_checkpoint(lease, &row).await? {
             Written::Done => {
                 edge.signed = size;
-                edge.oldest_unsigned = None;
+                // A checkpoint counts as the record that waited for it the longest.
+                if let Some(oldest) = edge.oldest_unsigned.take() {
+                    let waited_us = row.signed_at.0 - oldest.0;
+                    self.sealer.monitor.lag(COMMITTED, SEALED, row.signed_at, waited_us);
+                }
                 self.last_signed = Some(Instant::now());
                 #[expect(clippy::cast_precision_loss, reason = "a gauge")]
                 metrics::gauge!("countersign_checkpoint_size").set(size as f64);

@@ -148,12 +148,19 @@ pub struct Weighed {
 /// What opens or resolves a problem is held to these.
 pub const GUARDS: &[Guard] = &[Guard::ResolvingEvent];
 
-/// The problems that are open, by category and key.
-pub type Open = BTreeMap<(Category, String), ProblemId>;
+/// The problems that are open, by category and key, and since when.
+pub type Open = BTreeMap<(Category, String), (ProblemId, Time)>;
 
 /// Weighs signals in their order against what is open. A signal that changes nothing is dropped. One without an event is
 /// refused, but for what the engine observes by itself.
-pub fn weigh(mut open: Open, signals: &[Signal], ids: &mut IdSource) -> Result<Weighed, Refusal> {
+///
+/// A worker class that is frozen neither becomes silent nor heals, and it heals only by a tick that came after it was found silent.
+pub fn weigh(
+    mut open: Open,
+    signals: &[Signal],
+    is_frozen: &dyn Fn(&str) -> bool,
+    ids: &mut IdSource,
+) -> Result<Weighed, Refusal> {
     let (mut weighed, mut resolved) = (Weighed::default(), BTreeSet::new());
     for signal in signals {
         let Signal { subject, at, opens, detail, .. } = signal;
@@ -163,16 +170,19 @@ pub fn weigh(mut open: Open, signals: &[Signal], ids: &mut IdSource) -> Result<W
             return Err(Refusal::by_guard(Guard::ResolvingEvent, detail));
         }
         let key = (subject.category, subject.key.clone());
+        let of_workers = subject.category == Category::SilentWorkers;
         match (opens, open.get(&key).copied()) {
+            _ if of_workers && is_frozen(&subject.key) => {}
+            (false, Some((_, since))) if of_workers && *at <= since => {}
             (true, None) if resolved.contains(&key) => return Ok(weighed),
             (true, None) => {
                 let opened_event_id = weighed.event_of(signal, ids);
                 let problem_id = ids.make();
-                open.insert(key, problem_id);
+                open.insert(key, (problem_id, *at));
                 let (subject, detail) = (subject.clone(), detail.clone());
                 weighed.opened.push(Problem { problem_id, subject, since: *at, opened_event_id, detail });
             }
-            (false, Some(problem_id)) => {
+            (false, Some((problem_id, _))) => {
                 open.remove(&key);
                 resolved.insert(key);
                 let category = subject.category;
@@ -241,6 +251,13 @@ mod tests {
         Signal { subject, at: Time(1), event_id, opens, detail: String::new() }
     }
 
+    fn observed(opens: bool, at: i64) -> Signal {
+        let mut signal = signal("q:http", opens, None);
+        signal.subject.category = Category::SilentWorkers;
+        signal.at = Time(at);
+        signal
+    }
+
     fn ids() -> IdSource {
         IdSource::new(Time(1), 7)
     }
@@ -272,39 +289,51 @@ mod tests {
             signal("a", false, Some(4)),
             signal("a", false, Some(5)),
         ];
-        let weighed = weigh(Open::new(), &signals, &mut ids()).expect("weighed");
+        let weighed = weigh(Open::new(), &signals, &|_| false, &mut ids()).expect("weighed");
         assert_eq!(weighed.opened.len(), 1);
         assert_eq!(weighed.opened[0].opened_event_id, EventId(uuid::Uuid::from_u128(1)));
         assert_eq!(weighed.resolved.len(), 1);
         assert_eq!(weighed.resolved[0].problem_id, weighed.opened[0].problem_id);
         assert_eq!(weighed.resolved[0].resolved_event_id, EventId(uuid::Uuid::from_u128(4)));
-        let open = Open::from([((Category::FailedRuns, "a".to_owned()), weighed.opened[0].problem_id)]);
-        let again = weigh(open, &signals[..2], &mut ids()).expect("weighed");
+        let open = Open::from([((Category::FailedRuns, "a".to_owned()), (weighed.opened[0].problem_id, Time(1)))]);
+        let again = weigh(open, &signals[..2], &|_| false, &mut ids()).expect("weighed");
         assert_eq!((again.opened.len(), again.resolved.len(), again.taken), (0, 0, 2));
         // It opens anew in the next round.
         let anew = [signal("a", true, Some(1)), signal("a", false, Some(2)), signal("a", true, Some(3))];
-        assert_eq!(weigh(Open::new(), &anew, &mut ids()).expect("weighed").taken, 2);
+        assert_eq!(weigh(Open::new(), &anew, &|_| false, &mut ids()).expect("weighed").taken, 2);
     }
 
     #[test]
     fn what_the_engine_observes_is_recorded_and_its_record_is_the_event() {
-        let observed = |opens| {
-            let mut signal = signal("q/http", opens, None);
-            signal.subject.category = Category::SilentWorkers;
-            signal
-        };
-        let weighed = weigh(Open::new(), &[observed(true), observed(false)], &mut ids()).expect("weighed");
+        let weighed =
+            weigh(Open::new(), &[observed(true, 1), observed(false, 2)], &|_| false, &mut ids()).expect("weighed");
         let [breached, healed] = weighed.observed.as_slice() else { panic!("{weighed:?}") };
         assert_eq!(weighed.opened[0].opened_event_id, breached.event_id);
         assert_eq!(weighed.resolved[0].resolved_event_id, healed.event_id);
         assert!(!breached.conditions[0].healed && healed.conditions[0].healed);
     }
 
+    /// Seed 003, 7.5: false-heal protection.
+    #[test]
+    fn a_silent_class_heals_only_by_a_later_tick_and_not_while_it_is_frozen() {
+        let opened = weigh(Open::new(), &[observed(true, 5)], &|_| false, &mut ids()).expect("weighed");
+        let problem_id = opened.opened[0].problem_id;
+        let open = Open::from([((Category::SilentWorkers, "q:http".to_owned()), (problem_id, Time(5)))]);
+        let ends = |at, frozen: bool| {
+            let weighed = weigh(open.clone(), &[observed(false, at)], &|_| frozen, &mut ids()).expect("weighed");
+            assert_eq!(weighed.taken, 1, "it is weighed either way");
+            weighed.resolved.len()
+        };
+        assert_eq!((ends(5, false), ends(6, true), ends(6, false)), (0, 0, 1));
+        let frozen = weigh(Open::new(), &[observed(true, 5)], &|_| true, &mut ids()).expect("weighed");
+        assert!(frozen.opened.is_empty() && frozen.observed.is_empty());
+    }
+
     /// Seed 003, 7.3: no problem is resolved without a source event.
     #[test]
     fn nothing_resolves_without_an_event() {
         for opens in [true, false] {
-            let refused = weigh(Open::new(), &[signal("a", opens, None)], &mut ids()).expect_err("refused");
+            let refused = weigh(Open::new(), &[signal("a", opens, None)], &|_| false, &mut ids()).expect_err("refused");
             assert!(refused.is_by_guard(Guard::ResolvingEvent), "{refused}");
         }
     }

@@ -14,6 +14,7 @@ use anyhow::{Context, bail};
 use countersign_engine::Engine;
 use countersign_engine::clock::Clock;
 use countersign_engine::governance;
+use countersign_engine::monitor;
 use countersign_engine::run::emit::Emitter;
 use countersign_executor::artifact::ArtifactStore;
 use countersign_ledger::statement::Signer;
@@ -156,6 +157,7 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     upkeep.extend(executors::start(&engine, &config, &kept_files));
     upkeep.push(tokio::spawn(schedule::run(Arc::downgrade(&engine))));
     upkeep.push(tokio::spawn(governance::govern(Arc::downgrade(&engine), engine.governance_wake())));
+    upkeep.push(tokio::spawn(monitor::watch(Arc::downgrade(&engine))));
     if let Some(every) = config.governance.verify_every() {
         upkeep.push(tokio::spawn(governance::verify(Arc::downgrade(&engine), every)));
     }
@@ -205,6 +207,11 @@ impl Running {
     /// Has everything looked at that is due by the server's clock: for tests, which move it.
     pub async fn tick(&self) {
         self.engine.tick().await;
+        for done in [self.engine.write_monitor().await, self.engine.observe_monitor().await] {
+            if let Err(error) = done {
+                tracing::warn!(%error, "workers and lag could not be watched");
+            }
+        }
         if let Err(refusal) = self.engine.weigh_signals().await {
             tracing::warn!(%refusal, "signals could not be weighed");
         }
@@ -217,6 +224,7 @@ impl Running {
         drop(stop);
         engine.stop_waiting();
         deliveries.finish().await;
+        engine.end_monitor().await;
         if let Some(sidecars) = sidecars {
             sidecars.finish(&engine).await;
         }
@@ -337,6 +345,7 @@ pub(crate) async fn open_with(
     engine.server_key = seed.map(|seed| Signer::from_seed(&seed).public_key());
     engine.log = seed.map(|seed| config.log(seed));
     engine.proposal_approvers = config.governance.proposals.entry()?;
+    engine.thresholds = config.governance.thresholds();
     engine.in_process_callers = false;
     Engine::open(store, engine).await.context("the engine cannot be started")
 }

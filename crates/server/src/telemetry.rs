@@ -21,6 +21,7 @@ const REQUEST_SECONDS: &str = "countersign_http_request_seconds";
 const QUEUE_READY: &str = "countersign_queue_ready";
 const CLOCK_OFFSET: &str = "countersign_clock_offset_seconds";
 const PROBLEMS: &str = "countersign_problems";
+const LAG: &str = "countersign_lag_seconds";
 const TIMERS: &str = "countersign_timers";
 const LATENCY_BUCKETS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const BATCH_BUCKETS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
@@ -90,6 +91,7 @@ fn describe() {
     metrics::describe_counter!("countersign_steps_total", "Steps by the state they came to; `failed` counts attempts");
     metrics::describe_gauge!(QUEUE_READY, "Steps that may be claimed on this node, by queue");
     metrics::describe_gauge!(PROBLEMS, "Problems that are open, by category");
+    metrics::describe_gauge!(LAG, "How long things waited lately, by producer, consumer and quantile");
     metrics::describe_gauge!(TIMERS, "What this node's clock has to look at: leases, waits, limits, retries");
     metrics::describe_gauge!(
         CLOCK_OFFSET,
@@ -121,6 +123,16 @@ pub async fn look_at(engine: &Engine) {
     // What cannot be read keeps what it was; `/readyz` says why.
     for (category, open) in engine.problem_counts().await.unwrap_or_default() {
         metrics::gauge!(PROBLEMS, "category" => category.as_str()).set(open as f64);
+    }
+    for (producer, consumer, found) in engine.lag_now().await.unwrap_or_default() {
+        for (quantile, us) in [("0.5", found.p50_us), ("0.95", found.p95_us), ("0.99", found.p99_us)] {
+            let labels = [
+                ("producer", producer.to_string()),
+                ("consumer", consumer.to_string()),
+                ("quantile", quantile.to_owned()),
+            ];
+            metrics::gauge!(LAG, &labels).set(us as f64 / 1e6);
+        }
     }
     metrics::gauge!(CLOCK_OFFSET).set(engine.clock().ahead_of_wall_us() as f64 / 1e6);
 }

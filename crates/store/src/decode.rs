@@ -14,8 +14,8 @@ use countersign_engine::rows::{
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
 use countersign_kernel::process::{Decided, DefinitionRef, Gate, GateKind, GateRef, Process, Request, Step};
 use countersign_kernel::registry::{
-    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Delegation, Event, EventBody, Mark, Marked,
-    Merged, Signatures,
+    Actor, ActorKey, ActorKind, ClassMark, ClassMarked, Configuration, Credential, Definition, Delegation, Event,
+    EventBody, Mark, Marked, Merged, Signatures,
 };
 use countersign_kernel::{
     AssignmentId, ChainId, Declaration, DelegationId, Digest, EventId, GateSpec, GrantId, HoldId, InstanceId,
@@ -485,6 +485,12 @@ pub fn mark_event(row: &dyn Columns) -> Numbered {
         reason: row.optional_text(4)?,
     };
     Ok((row.count(0)?, Event { actor_ref: row.text(6)?, at: row.time(5)?, body: EventBody::DefinitionMarked(marked) }))
+}
+
+pub fn class_mark_event(row: &dyn Columns) -> Numbered {
+    let marked =
+        ClassMarked { mark: token(&row.text(1)?, ClassMark::parse)?, worker_class: row.text(2)?, reason: row.text(3)? };
+    Ok((row.count(0)?, Event { actor_ref: row.text(5)?, at: row.time(4)?, body: EventBody::WorkerClassMarked(marked) }))
 }
 
 pub fn configuration_event(row: &dyn Columns) -> Numbered {

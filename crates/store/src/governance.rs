@@ -5,7 +5,7 @@ use crate::value::{Columns, Value, token};
 use countersign_engine::port::{Page, ProblemQuery, StoreError};
 use countersign_engine::rows::{ProblemEnd, ProblemRow, SignalRow};
 use countersign_kernel::governance::{Category, Problem, Signal, Subject};
-use countersign_kernel::{EventId, InstanceId, ProblemId};
+use countersign_kernel::{EventId, InstanceId, ProblemId, Time};
 
 pub struct GovernanceSql {
     /// Parameter: limit.
@@ -25,10 +25,10 @@ impl GovernanceSql {
             ),
             open: match dialect {
                 Dialect::Sqlite => format!(
-                    "SELECT category, key, problem_id FROM problems WHERE category = {a} AND key = {b} AND resolved_at_us IS NULL"
+                    "SELECT category, key, problem_id, since_us FROM problems WHERE category = {a} AND key = {b} AND resolved_at_us IS NULL"
                 ),
                 Dialect::Postgres => format!(
-                    "SELECT p.category, p.key, p.problem_id FROM UNNEST({a}::text[], {b}::text[]) AS s (category, key) \
+                    "SELECT p.category, p.key, p.problem_id, p.since_us FROM UNNEST({a}::text[], {b}::text[]) AS s (category, key) \
                      JOIN problems p ON p.category = s.category AND p.key = s.key WHERE p.resolved_at_us IS NULL"
                 ),
             },
@@ -73,8 +73,11 @@ pub fn signal_row(row: &dyn Columns) -> Result<SignalRow, StoreError> {
     Ok(SignalRow { signal_id: row.id(0)?, signal })
 }
 
-pub fn open_row(row: &dyn Columns) -> Result<((Category, String), ProblemId), StoreError> {
-    Ok(((category(&row.text(0)?)?, row.text(1)?), ProblemId(row.id(2)?)))
+/// An entry of [`Open`](countersign_kernel::governance::Open).
+type OpenEntry = ((Category, String), (ProblemId, Time));
+
+pub fn open_row(row: &dyn Columns) -> Result<OpenEntry, StoreError> {
+    Ok(((category(&row.text(0)?)?, row.text(1)?), (ProblemId(row.id(2)?), row.time(3)?)))
 }
 
 pub fn count_row(row: &dyn Columns) -> Result<(Category, u64), StoreError> {

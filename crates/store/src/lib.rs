@@ -5,6 +5,7 @@
 mod decode;
 mod governance;
 mod log;
+mod monitor;
 mod outbox;
 mod postgres;
 #[cfg(feature = "raw")]

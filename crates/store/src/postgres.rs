@@ -12,6 +12,7 @@ mod governance;
 mod load;
 mod log;
 mod lost;
+mod monitor;
 mod outbox;
 pub(crate) mod read;
 mod run;
@@ -27,8 +28,8 @@ use async_trait::async_trait;
 use at_once::{AtOnce, Shapes};
 use connect::{Settings, failed};
 use countersign_engine::port::{
-    Batch, Bell, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, Sessions, StepsOf, Store, StoreError,
-    Unit, Verdict, Writer,
+    Batch, Bell, Committed, Due, Loaded, LogParts, MonitorStore, Outbox, Reader, RegistryDelta, Sessions, StepsOf,
+    Store, StoreError, Unit, Verdict, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
@@ -79,6 +80,10 @@ impl Store for PostgresStore {
 
     fn outbox(&self) -> Result<Box<dyn Outbox>, StoreError> {
         Ok(Box::new(outbox::PostgresOutbox::new(self.settings.clone())))
+    }
+
+    fn monitor(&self) -> Box<dyn MonitorStore> {
+        Box::new(monitor::PostgresMonitor::new(self.reader.pool()))
     }
 
     fn sessions(&self) -> Box<dyn Sessions> {

@@ -501,6 +501,7 @@ pub struct RegistrySince {
     pub undelegated: String,
     pub definitions: String,
     pub marks: String,
+    pub class_marks: String,
     pub configurations: String,
 }
 
@@ -551,6 +552,9 @@ impl RegistrySince {
             ),
             marks: format!(
                 "SELECT registry_seq, mark, name, version, reason, marked_at_us, marked_by FROM definition_marks WHERE registry_seq > {since}"
+            ),
+            class_marks: format!(
+                "SELECT registry_seq, mark, worker_class, reason, marked_at_us, marked_by FROM worker_class_marks WHERE registry_seq > {since}"
             ),
             configurations: format!(
                 "SELECT registry_seq, policy, recorded_at_us, recorded_by, regulated, application_actor_ref, server_actor_ref, signatures FROM configurations WHERE registry_seq > {since}"

@@ -7,6 +7,7 @@ mod file;
 mod governance;
 pub mod listing;
 mod log;
+mod monitor;
 mod outbox;
 mod read;
 mod run;
@@ -21,8 +22,8 @@ use crate::value::Value;
 use async_trait::async_trait;
 use connect::{Checkpointer, Location, cut_off, failed, migrate};
 use countersign_engine::port::{
-    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, Sessions, StepsOf, Store, StoreError, Unit,
-    Verdict, Writer,
+    Batch, Committed, Due, Loaded, LogParts, MonitorStore, Outbox, Reader, RegistryDelta, Sessions, StepsOf, Store,
+    StoreError, Unit, Verdict, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow, Write};
 use countersign_kernel::process::Gate;
@@ -95,6 +96,10 @@ impl Store for SqliteStore {
 
     fn outbox(&self) -> Result<Box<dyn Outbox>, StoreError> {
         Ok(Box::new(outbox::SqliteOutbox::new(self.location.clone(), self.turn.clone())))
+    }
+
+    fn monitor(&self) -> Box<dyn MonitorStore> {
+        Box::new(monitor::SqliteMonitor::new(self.readers.clone(), self.location.clone(), self.turn.clone()))
     }
 
     fn sessions(&self) -> Box<dyn Sessions> {

@@ -90,6 +90,7 @@ statements! {
     Delegation: Insert "delegations" ("delegation_id" Id, "delegator_ref" Text, "delegate_ref" Text, "scope" Text, "from_us" Int, "until_us" Int,
         "reason" Text, "made_at_us" Int, "made_seq" Int);
     DefinitionMark: Insert "definition_marks" ("registry_seq" Int, "mark" Text, "name" Text, "version" Int, "reason" Text, "marked_at_us" Int, "marked_by" Text);
+    WorkerClassMark: Insert "worker_class_marks" ("registry_seq" Int, "mark" Text, "worker_class" Text, "reason" Text, "marked_at_us" Int, "marked_by" Text);
     Configuration: Insert "configurations" ("registry_seq" Int, "policy" Text, "recorded_at_us" Int, "recorded_by" Text, "regulated" Bool,
         "application_actor_ref" Text, "server_actor_ref" Text, "signatures" Text);
 
@@ -453,6 +454,17 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
                 Value::Text(&marked.name),
                 Value::count(u64::from(marked.version)),
                 Value::text(marked.reason.as_deref()),
+                Value::time(*marked_at),
+                Value::Text(marked_by),
+            ],
+        ),
+        Write::WorkerClassMark { marked, marked_at, marked_by, registry_sequence } => (
+            Name::WorkerClassMark,
+            vec![
+                Value::count(*registry_sequence),
+                Value::Text(marked.mark.as_str()),
+                Value::Text(&marked.worker_class),
+                Value::Text(&marked.reason),
                 Value::time(*marked_at),
                 Value::Text(marked_by),
             ],

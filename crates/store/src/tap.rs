@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use countersign_engine::port::{
-    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, Sessions, StepsOf, Store, StoreError,
-    Writer,
+    Batch, Committed, Due, Loaded, LogParts, MonitorStore, Outbox, Reader, RegistryDelta, Sessions, StepsOf, Store,
+    StoreError, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{EventId, HoldId, InstanceId, StepId, Time};
@@ -54,6 +54,10 @@ impl Store for Tapped {
 
     fn outbox(&self) -> Result<Box<dyn Outbox>, StoreError> {
         self.inner.outbox()
+    }
+
+    fn monitor(&self) -> Box<dyn MonitorStore> {
+        self.inner.monitor()
     }
 
     fn sessions(&self) -> Box<dyn Sessions> {

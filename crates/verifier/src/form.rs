@@ -359,6 +359,7 @@ pub fn payload(header: &Header) -> Form {
         Action::DefinitionRetired | Action::SchedulePaused | Action::ScheduleResumed => {
             const { &[text("name"), must("version", Kind::Int), maybe("reason", Kind::Text)] }
         }
+        Action::WorkerClassFrozen | Action::WorkerClassThawed => const { &[text("worker_class"), text("reason")] },
         Action::ConfigurationRecorded => {
             const {
                 &[

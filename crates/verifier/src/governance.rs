@@ -4,7 +4,8 @@
 use crate::bytes::Id;
 use crate::finding::{Claim, Code, Findings};
 use crate::json::Value;
-use crate::record::{Action, Record};
+use crate::record::{Action, Header, Record};
+use crate::registry::Registry;
 use std::collections::{HashMap, HashSet};
 
 const CATEGORIES: [&str; 8] = [
@@ -21,11 +22,14 @@ const CATEGORIES: [&str; 8] = [
 /// Of which the engine alone sees that they begin and end.
 const OBSERVED: [&str; 3] = ["silent_workers", "event_lag", "integrity_warnings"];
 
+const WORKERS: &str = "silent_workers";
+
 /// What a problem that is open was opened with.
 struct Open {
     category: &'static str,
     key: String,
     event_id: Id,
+    since_us: i64,
 }
 
 /// The chain as far as it was read. Of what is resolved only the ids are kept.
@@ -34,13 +38,13 @@ pub struct Governance {
     open: HashMap<Id, Open>,
     keys: HashSet<(&'static str, String)>,
     resolved: HashSet<Id>,
-    /// What was observed in the command whose records are arriving: event, category, key, and whether it is over.
-    observed: HashSet<(Id, &'static str, String, bool)>,
+    /// What was observed in the command whose records are arriving, and when: event, category, key, and whether it is over.
+    observed: HashMap<(Id, &'static str, String, bool), i64>,
     command_at_us: i64,
 }
 
 impl Governance {
-    pub fn take(&mut self, record: &Record, findings: &mut Findings) {
+    pub fn take(&mut self, record: &Record, registry: &Registry, findings: &mut Findings) {
         let header = &record.header;
         findings.checked(Claim::DeclaredPath);
         if header.recorded_at_us != self.command_at_us {
@@ -51,7 +55,7 @@ impl Governance {
         let entries = record.payload().and_then(|payload| payload.get(list)).and_then(Value::as_list);
         for entry in entries.unwrap_or_default() {
             let taken = match header.action {
-                Action::ConditionObserved => self.observe(entry, header.event_id),
+                Action::ConditionObserved => self.observe(entry, header, registry),
                 Action::ProblemOpened => self.opened(entry, header.event_id),
                 _ => self.end(entry, header.event_id),
             };
@@ -61,7 +65,7 @@ impl Governance {
         }
     }
 
-    fn observe(&mut self, entry: &Value, event_id: Id) -> Result<(), String> {
+    fn observe(&mut self, entry: &Value, header: &Header, registry: &Registry) -> Result<(), String> {
         let category = category(entry)?;
         let key = entry.text("key").ok_or("a condition has no `key`")?.to_owned();
         let healed = match entry.text("state") {
@@ -69,13 +73,18 @@ impl Governance {
             Some("breached") => false,
             _ => return Err(format!("the condition of {key} is neither breached nor healed")),
         };
-        self.observed.insert((event_id, category, key, healed));
-        Ok(())
+        let at_us =
+            entry.int("at_us").ok_or_else(|| format!("the condition of {key} does not say when it was seen"))?;
+        // Whoever may claim nothing is not called silent, and not called healthy.
+        let frozen = category == WORKERS && registry.is_frozen(&key, header.registry_seq);
+        let seen = if frozen { Err(format!("the worker class {key} was frozen at that time")) } else { Ok(()) };
+        self.observed.insert((header.event_id, category, key, healed), at_us);
+        seen
     }
 
     /// What only the engine sees, its own record says.
     fn is_shown(&self, event_id: Id, category: &'static str, key: &str, healed: bool) -> Result<(), String> {
-        if !OBSERVED.contains(&category) || self.observed.contains(&(event_id, category, key.to_owned(), healed)) {
+        if !OBSERVED.contains(&category) || self.observed.contains_key(&(event_id, category, key.to_owned(), healed)) {
             return Ok(());
         }
         Err(format!("event {event_id} is no record of this chain that says so of {key}"))
@@ -86,9 +95,9 @@ impl Governance {
         let category = category(entry)?;
         let key = entry.text("key").ok_or("a problem has no `key`")?.to_owned();
         let event_id = before(entry, at)?;
-        if entry.int("since_us").is_none() || entry.text("detail").is_none() {
+        let Some((since_us, _)) = entry.int("since_us").zip(entry.text("detail")) else {
             return Err(format!("problem {problem_id} does not say since when it is there, and why"));
-        }
+        };
         if self.open.contains_key(&problem_id) || self.resolved.contains(&problem_id) {
             return Err(format!("problem {problem_id} is opened a second time"));
         }
@@ -96,7 +105,7 @@ impl Governance {
             return Err(format!("a problem of `{category}` about {key} is open already"));
         }
         let shown = self.is_shown(event_id, category, &key, false);
-        self.open.insert(problem_id, Open { category, key, event_id });
+        self.open.insert(problem_id, Open { category, key, event_id, since_us });
         shown
     }
 
@@ -115,7 +124,14 @@ impl Governance {
         if category != open.category {
             return Err(format!("problem {problem_id} is of `{}`, not of `{category}`", open.category));
         }
-        self.is_shown(event_id, category, &open.key, true)
+        self.is_shown(event_id, category, &open.key, true)?;
+        // Of workers it is the time of the tick: one from before shows nothing.
+        match self.observed.get(&(event_id, category, open.key.clone(), true)) {
+            Some(at_us) if category == WORKERS && *at_us <= open.since_us => {
+                Err(format!("problem {problem_id} is resolved, and no worker of {} ticked since", open.key))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

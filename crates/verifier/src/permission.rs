@@ -69,6 +69,7 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         Action::GrantMade | Action::GrantRevoked => ("permissions:manage", false),
         Action::DefinitionPublished | Action::DefinitionRetired => ("definitions:publish", false),
         Action::SchedulePaused | Action::ScheduleResumed => ("runs:control", true),
+        Action::WorkerClassFrozen | Action::WorkerClassThawed => ("governance:act", false),
         Action::RunDispatched
         | Action::ChildWaiting
         | Action::ChildResumed

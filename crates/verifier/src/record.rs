@@ -102,6 +102,8 @@ actions! {
     DefinitionRetired = "definition_retired" in Registry,
     SchedulePaused = "schedule_paused" in Registry,
     ScheduleResumed = "schedule_resumed" in Registry,
+    WorkerClassFrozen = "worker_class_frozen" in Registry,
+    WorkerClassThawed = "worker_class_thawed" in Registry,
     ConfigurationRecorded = "configuration_recorded" in Registry,
     ConditionObserved = "condition_observed" in Governance,
     ProblemOpened = "problem_opened" in Governance,

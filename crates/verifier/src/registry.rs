@@ -152,6 +152,8 @@ pub struct Registry {
     /// The proposals that versions name.
     merges: Vec<(Id, String)>,
     configurations: Vec<Configuration>,
+    /// When each worker class was frozen.
+    frozen: HashMap<String, Vec<Span>>,
     first_actor: Option<String>,
     first_time_us: Option<i64>,
     /// The last record of the very first command.
@@ -185,6 +187,8 @@ impl Registry {
             Action::DefinitionPublished => self.publish(header, payload, findings),
             Action::DefinitionRetired => self.retire(header, payload, findings),
             Action::ConfigurationRecorded => self.configure(header, payload),
+            Action::WorkerClassFrozen => self.freeze(header, payload, findings),
+            Action::WorkerClassThawed => self.thaw(header, payload, findings),
             _ => Some(()),
         };
         if applied.is_none() {
@@ -405,6 +409,34 @@ impl Registry {
     }
 
     /// It ends what was published up to the version that it names.
+    /// Whether the workers of this class might claim nothing under the registry at this sequence.
+    pub fn is_frozen(&self, worker_class: &str, at: u64) -> bool {
+        self.frozen.get(worker_class).is_some_and(|spans| spans.iter().any(|span| span.holds(at)))
+    }
+
+    fn freeze(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
+        let class = payload.text("worker_class")?;
+        if self.is_frozen(class, header.sequence) {
+            findings.find(Code::RowMissing, header, format!("the worker class {class} is frozen already"));
+            return Some(());
+        }
+        self.frozen.entry(class.to_owned()).or_default().push(Span::since(header.sequence));
+        Some(())
+    }
+
+    fn thaw(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
+        let class = payload.text("worker_class")?;
+        match self.frozen.get_mut(class).and_then(|spans| spans.last_mut()).filter(|span| span.until.is_none()) {
+            Some(span) => span.until = Some(header.sequence),
+            None => findings.find(
+                Code::RowMissing,
+                header,
+                format!("the worker class {class} is thawed, and was not frozen"),
+            ),
+        }
+        Some(())
+    }
+
     fn retire(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
         let (name, version) = (payload.text("name")?, payload.int("version")?);
         let newest = self.definitions.get(&format!("{name}@{version}")).filter(|newest| newest.retired.is_none());

@@ -69,7 +69,50 @@ def _(t: Tamper) -> None:
 
 @mutation("worker-called-healthy-that-nobody-saw", "insider", "2", "governance-invalid")
 def _(t: Tamper) -> None:
-    change(t, "condition_observed", "silent_workers", lambda e, r: e.update(key="another/http"))
+    change(t, "condition_observed", "silent_workers", lambda e, r: e.update(key="another:http"))
+
+
+def healing(t: Tamper, edit: Callable[[dict[str, Any]], None]) -> Record:
+    """The record that says that workers were heard of again, edited."""
+    for r in t.b.chain(GOVERNANCE):
+        body = r.body
+        for entry in body.get("conditions", []):
+            if (entry["category"], entry["state"]) == ("silent_workers", "healed"):
+                edit(entry)
+                r.payload = dump(body)
+                return r
+    raise Skip("no workers were heard of again")
+
+
+@mutation("workers-healed-without-a-tick", "insider", "2", "governance-invalid")
+def _(t: Tamper) -> None:
+    """The tick is older than the silence that it ends."""
+    since = [e["since_us"] for r in t.b.chain(GOVERNANCE) for e in r.body.get("problems", []) if e["category"] == "silent_workers" and "since_us" in e]
+    if not since:
+        raise Skip("no silence")
+    healing(t, lambda e: e.update(at_us=since[0]))
+
+
+@mutation("workers-healed-without-an-observation", "insider", "2", "governance-invalid")
+def _(t: Tamper) -> None:
+    healing(t, lambda e: e.update(state="breached"))
+
+
+@mutation("workers-healed-while-frozen", "insider", "2", "governance-invalid")
+def _(t: Tamper) -> None:
+    """Nobody thawed the class."""
+    healing(t, lambda e: None)
+    t.delete(t.one("worker_class_thawed", registry=True))
+
+
+@mutation("workers-frozen-without-scope", "insider", "5", "permission-not-held")
+def _(t: Tamper) -> None:
+    """The grant of whoever froze them is of another scope."""
+    frozen = t.one("worker_class_frozen", registry=True)
+    grant = next((r for r in t.all("grant_made", registry=True) if r.body["action_scope"] == "governance:act" and r.body["subject_ref"] == frozen.head["actor_ref"]), None)
+    if grant is None:
+        raise Skip("nobody was granted it")
+    t.edit(grant, action_scope="governance:read")
 
 
 @mutation("problem-opening-deleted", "insider", "2", "governance-invalid")

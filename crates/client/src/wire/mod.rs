@@ -27,6 +27,7 @@ mod steps;
 mod stream;
 mod tasks;
 mod timeline;
+mod workers;
 
 pub use actions::*;
 pub use actors::*;
@@ -50,6 +51,7 @@ pub use steps::*;
 pub use stream::*;
 pub use tasks::*;
 pub use timeline::*;
+pub use workers::*;
 
 use serde::{Deserialize, Serialize};
 

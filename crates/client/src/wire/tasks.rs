@@ -30,6 +30,9 @@ pub struct ClaimTasks {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TasksClaimed {
     pub tasks: Vec<Task>,
+    /// The worker's class is frozen: until it is thawed, it claims nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub frozen: bool,
 }
 
 /// A step that is the worker's until `locked_until`.

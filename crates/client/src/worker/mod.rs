@@ -36,7 +36,7 @@ pub use report::{BlockReason, Category, Facet, Failure, Report};
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::wire::{ClaimTasks, Task};
+use crate::wire::{ClaimTasks, LeaveQueue, Task};
 use delivery::{Delivery, millis};
 use std::collections::HashMap;
 use std::pin::{Pin, pin};
@@ -49,6 +49,8 @@ use tokio::task::{JoinError, JoinSet};
 const LONGEST_POLL: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(30);
+/// How long a worker that stops waits for the answer to its goodbye.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 type Handling = Pin<Box<dyn Future<Output = Result<Report, Failure>> + Send>>;
 type Handler = Arc<dyn Fn(TaskContext) -> Handling + Send + Sync>;
@@ -216,6 +218,9 @@ impl Worker {
             );
             slots.shutdown().await;
         }
+        if ended.is_ok() {
+            desk.leave(&queue).await;
+        }
         ended
     }
 }
@@ -230,6 +235,16 @@ impl Desk {
             wait_ms: u64::try_from(poll.as_millis()).ok(),
         };
         self.client.claim_tasks(queue, &request).await.map(|answer| answer.body.tasks)
+    }
+
+    /// Says goodbye, so that the silence of this worker is no problem. Where nobody hears it, the worker is found silent.
+    async fn leave(&self, queue: &str) {
+        let request = LeaveQueue { worker_id: self.worker_id.clone() };
+        match tokio::time::timeout(FAREWELL, self.client.leave_queue(queue, &request)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::debug!(queue, %error, "the server was not told that this worker stops"),
+            Err(_) => tracing::debug!(queue, "the server did not answer that this worker stops"),
+        }
     }
 
     /// One task after the other: each completion brings the next one with its answer.

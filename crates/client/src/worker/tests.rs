@@ -62,6 +62,11 @@ impl Fake {
     }
 }
 
+async fn leave(State(fake): State<Arc<Fake>>, body: String) -> Response {
+    let body = serde_json::from_str(&body).expect("JSON");
+    fake.note("leave", body).unwrap_or_else(|| json!({"worker_class": "orders:worker"}).to_string().into_response())
+}
+
 async fn claim(State(fake): State<Arc<Fake>>, headers: HeaderMap, body: String) -> Response {
     assert!(headers.get("idempotency-key").is_none() && headers["authorization"] == "Bearer tok", "{headers:?}");
     let body: Value = serde_json::from_str(&body).expect("JSON");
@@ -125,6 +130,7 @@ impl Running {
         fake.instead.lock().expect("instead").extend(instead);
         let router = Router::new()
             .route("/v1/queues/{queue}/claim", post(claim))
+            .route("/v1/queues/{queue}/leave", post(leave))
             .route("/v1/tasks/{task_id}/{verb}", post(report))
             .with_state(fake.clone());
         let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
@@ -452,6 +458,12 @@ async fn shutdown_lets_handlers_finish_and_begins_nothing_new() {
     let completed = fake.told("complete");
     assert_eq!(completed, [json!({"lease_token": "lease of t1", "output": null})]);
     assert_eq!(fake.tasks.lock().expect("tasks").len(), 1, "the second task was not taken");
+    let goodbyes = fake.told("leave");
+    assert_eq!(
+        (goodbyes.len(), &goodbyes[0]["worker_id"]),
+        (1, &fake.told("claim")[0]["worker_id"]),
+        "it says goodbye"
+    );
 }
 
 #[tokio::test]

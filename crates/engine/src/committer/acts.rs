@@ -93,6 +93,7 @@ const fn of_registry(command: &registry::Command) -> Option<Act> {
         | registry::Command::RevokeDelegation(_)
         | registry::Command::PublishDefinition(_)
         | registry::Command::MarkDefinition(_)
+        | registry::Command::MarkWorkerClass(_)
         | registry::Command::RecordConfiguration(_)
         | registry::Command::PlaceHold(_)
         | registry::Command::ReleaseHold(_) => Some(Act::Other),

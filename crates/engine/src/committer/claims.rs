@@ -53,6 +53,7 @@ impl Committer {
         for job in jobs {
             if let Command::Claim(claim) = &job.call.command
                 && job.offered.is_empty()
+                && !registry.is_frozen(&claim.queue, &claim.worker_id)
             {
                 // Who may nothing is offered something all the same: the kernel refuses it.
                 let reach = self.reach(&job.call.actor_ref, &registry).unwrap_or(Reach::All);
@@ -214,6 +215,9 @@ impl Committer {
             let run = self.cache.get(&asked.run_id)?.run.as_deref()?;
             run.queue(asked.done, run.cell(asked.done)?.role)
         };
+        if registry.is_frozen(&queue, &asked.worker_id) {
+            return None;
+        }
         let reach = self.reach(&call.actor_ref, registry)?;
         let room = asked.room.as_ref().map(|room| (room.under.definition.as_str(), room.under.limit));
         let (other, step_seq) = self.book.take_next(&queue, &reach, room)?;

@@ -32,6 +32,7 @@ impl Committer {
         recalled: HashMap<(String, String), IdempotencyRow>,
     ) -> (Batch, Vec<Decided>) {
         self.tally.clear();
+        self.notes.clear();
         let registry = self.registry.clone();
         let registry = registry.read();
         self.own_key_ended = self.has_own_key_ended(&registry);

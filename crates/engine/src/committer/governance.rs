@@ -68,7 +68,11 @@ impl Committer {
         let newest = signals.iter().map(|row| row.signal.at.0 + 1).max().unwrap_or(0);
         let mut draft = self.governance_draft(head, Time(newest))?;
         let given: Vec<Signal> = signals.iter().map(|row| row.signal.clone()).collect();
-        let weighed = weigh(open, &given, &mut draft.ids)?;
+        let registry = self.registry.clone();
+        let registry = registry.read();
+        let is_frozen = |class: &str| registry.freeze_of(class).is_some();
+        let weighed = weigh(open, &given, &is_frozen, &mut draft.ids)?;
+        drop(registry);
         let answer = Outcome::Weighed {
             signals: weighed.taken as u64,
             opened: weighed.opened.len() as u64,

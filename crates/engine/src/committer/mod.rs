@@ -21,6 +21,7 @@ pub mod limits;
 mod load;
 mod merge;
 mod moved;
+mod notes;
 mod place;
 mod placing;
 mod preview;
@@ -40,6 +41,7 @@ use crate::clock::{EngineClock, Entropy};
 use crate::governance::signals;
 use crate::known::KnownRegistry;
 use crate::log::Damaged;
+use crate::monitor::Monitor;
 use crate::outbox::sends;
 use crate::outcome::{Command, Outcome, Target};
 use crate::port::{Batch, Committed, Due, Head, Reader, StoreError, Verdict, Writer};
@@ -112,6 +114,7 @@ pub struct Around {
     pub clock: Arc<EngineClock>,
     pub readiness: Arc<Readiness>,
     pub reader: Arc<dyn Reader>,
+    pub monitor: Arc<Monitor>,
 }
 
 pub struct Committer {
@@ -143,6 +146,9 @@ pub struct Committer {
     told: HashMap<Item, Time>,
     circles: limits::Circles,
     tally: tally::Tally,
+    /// What this round says of workers.
+    notes: notes::Notes,
+    monitor: Arc<Monitor>,
     /// Instances that verifying found to be damaged: they are refused.
     pub damaged: Arc<Damaged>,
     ticks: u64,
@@ -185,7 +191,7 @@ impl Committer {
         exclusive: bool,
         registry: Arc<KnownRegistry>,
         config: Arc<Config>,
-        Around { wakes, book, clock, readiness, reader }: Around,
+        Around { wakes, book, clock, readiness, reader, monitor }: Around,
     ) -> Self {
         Committer {
             writer,
@@ -210,6 +216,8 @@ impl Committer {
             told: HashMap::new(),
             circles: limits::Circles::default(),
             tally: tally::Tally::default(),
+            notes: notes::Notes::default(),
+            monitor,
             damaged: Arc::default(),
             ticks: 0,
             keys_left: false,

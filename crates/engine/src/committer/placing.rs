@@ -16,6 +16,7 @@ impl Committer {
         let clock = self.now();
         self.book.leases.written(unit.instance_id, &unit.steps);
         self.tally.count(unit);
+        self.tell_monitor(unit.instance_id);
         let Some(instance) = self.cache.peek(&unit.instance_id) else { return };
         // As the next claim will be judged: clocks may have been set back since the last record.
         let now = self.moment(Some(instance));

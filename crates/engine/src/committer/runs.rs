@@ -382,6 +382,7 @@ impl Committer {
                     accepted.gate_ids.push(event_id);
                 }
                 Event::Run(event) => {
+                    self.notes.take(run, &event, event_id);
                     run.apply(&event);
                     let document = base.documents.map(|documents| documents.document);
                     run_writes(run, &event, event_id, document, registry, &mut ids, unit);

@@ -25,6 +25,7 @@ pub use verify_log::LogReport;
 pub use verify_record::{Strictness, Verification};
 
 use crate::clock::EngineClock;
+use crate::monitor::Monitor;
 use crate::port::LogParts;
 use crate::port::log::{CheckpointRow, LogIdentity, LogReader, LogWriter, VerifiedRow};
 use crate::readiness::Readiness;
@@ -113,6 +114,7 @@ pub(crate) struct Watched {
     /// Something was committed.
     pub wake: Arc<Notify>,
     pub readiness: Arc<Readiness>,
+    pub monitor: Arc<Monitor>,
 }
 
 /// Names the log where it has no name, and starts the sealer where this node has the log's key. The sealer runs on a
@@ -157,6 +159,7 @@ pub(crate) async fn open(
         origin: identity.origin,
         config: log.clone(),
         clock: watched.clock,
+        monitor: watched.monitor,
         exclusive,
         wake: watched.wake,
         readiness: watched.readiness,

@@ -13,6 +13,7 @@
 mod cells;
 mod governance;
 pub mod log;
+pub mod monitor;
 pub mod outbox;
 mod query;
 pub mod sessions;
@@ -20,6 +21,7 @@ pub mod sessions;
 pub use cells::{Choose, HeldStep, RunCells, Since};
 pub use governance::{Governance, ProblemQuery};
 pub use log::{LogReader, LogWriter};
+pub use monitor::MonitorStore;
 pub use outbox::Outbox;
 pub use query::{Beginning, Past};
 pub use sessions::Sessions;
@@ -676,6 +678,8 @@ pub trait Store: Send {
     fn outbox(&self) -> Result<Box<dyn Outbox>, StoreError>;
     /// The sessions of browsers.
     fn sessions(&self) -> Box<dyn Sessions>;
+    /// What nodes have seen of workers and of lag.
+    fn monitor(&self) -> Box<dyn MonitorStore>;
     /// `None` where no other node can be there, or nothing can be said.
     fn bell(&self) -> Option<Box<dyn Bell>> {
         None

@@ -12,7 +12,9 @@ pub use run::{
 
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState as ApprovalState};
 use countersign_kernel::process::Fate;
-use countersign_kernel::registry::{Actor, ActorKey, Configuration, Credential, Definition, Delegation, Marked};
+use countersign_kernel::registry::{
+    Actor, ActorKey, ClassMarked, Configuration, Credential, Definition, Delegation, Marked,
+};
 use countersign_kernel::{
     AssignmentId, DelegationId, Digest, EventId, GrantId, HoldId, InstanceId, QuorumRule, StepId, Time, TransitionId,
 };
@@ -210,6 +212,12 @@ pub enum Write {
     },
     DefinitionMark {
         marked: Marked,
+        marked_at: Time,
+        marked_by: String,
+        registry_sequence: u64,
+    },
+    WorkerClassMark {
+        marked: ClassMarked,
         marked_at: Time,
         marked_by: String,
         registry_sequence: u64,

@@ -361,8 +361,8 @@ impl Book {
         if *reach == Reach::All { queue.waiters.clone() } else { queue.choosers.clone() }
     }
 
-    /// What is due, of so many runs, taken off the clock. Limited queues are tried again in passing.
-    pub fn due(&self, now: Time, runs: usize) -> Vec<Item> {
+    /// What is due, of so many runs, and since when, taken off the clock. Limited queues are tried again in passing.
+    pub fn due(&self, now: Time, runs: usize) -> Vec<(Time, Item)> {
         let mut pages = self.pages();
         let mut woken = Vec::new();
         while let Some((at, queue, lane)) = pages.shut.first().cloned()
@@ -379,7 +379,7 @@ impl Book {
             seen.insert(item.0);
             pages.timers.pop_first();
             pages.forget_timer(&item);
-            due.push(item);
+            due.push((at, item));
         }
         let drained = pages.later && pages.timers.len() < TIMERS / 2;
         pages.later &= !drained;
@@ -556,7 +556,7 @@ mod tests {
         book.place((run(4), 0), &claim(200, 9), "d", None, Time(100));
         assert_eq!(book.take("q", 10, &Reach::All), vec![(run(3), 0), (run(2), 0), (run(1), 0)]);
         assert_eq!(book.next_due(), Some(Time(200)), "the fourth waits for its time");
-        assert_eq!(book.due(Time(200), 10), vec![(run(4), Some(0))]);
+        assert_eq!(book.due(Time(200), 10), vec![(Time(200), (run(4), Some(0)))]);
         assert!(book.pages().placed.is_empty());
     }
 

@@ -3,6 +3,7 @@
 
 use super::agenda::{Book, Item};
 use crate::clock::EngineClock;
+use crate::monitor::{self, Monitor};
 use crate::outcome::{Call, Command, Outcome, Proof, Target};
 use crate::port::Reader;
 use crate::{Engine, committer::Job};
@@ -33,6 +34,7 @@ pub struct Clockwork {
     pub reader: Arc<dyn Reader>,
     pub now: Arc<dyn Fn() -> Time + Send + Sync>,
     pub application_actor_ref: String,
+    pub(crate) monitor: Arc<Monitor>,
 }
 
 impl Clockwork {
@@ -62,7 +64,8 @@ impl Clockwork {
                 return true;
             }
             let mut asked = Vec::new();
-            for (run_id, (steps, whole)) in by_run(due) {
+            let since: Vec<Time> = due.iter().map(|(at, _)| *at).collect();
+            for (run_id, (steps, whole)) in by_run(due.into_iter().map(|(_, item)| item).collect()) {
                 if whole {
                     // A run whose delayed start has come; the dispatcher sees to those that also need a slot.
                     self.book.slots.notify_one();
@@ -95,6 +98,8 @@ impl Clockwork {
                     Ok(Ok(_)) | Err(_) => {}
                 }
             }
+            let now = (self.now)();
+            since.iter().for_each(|at| self.monitor.lag(monitor::DUE, monitor::FIRED, now, now.0 - at.0));
         }
     }
 
@@ -179,6 +184,7 @@ impl Engine {
             jobs: self.jobs.downgrade(),
             reader: self.reader.clone(),
             application_actor_ref: self.config.application_actor_ref.clone(),
+            monitor: self.monitor.clone(),
         }
     }
 

@@ -99,13 +99,28 @@ impl Engine {
         // Only the store knows whether it was asked before.
         let mut may_be_repeated = idempotency.is_some();
         let waiters = self.book.waiters(&claim.queue, &reach);
+        let is_frozen = || self.registry().is_frozen(&claim.queue, &claim.worker_id);
+        let own = actor_ref == self.config.application_actor_ref;
+        let _there = self.monitor.waits(&claim.queue, &claim.worker_id, self.now(), (is_frozen(), own));
         let _waiting = self.book.wait_in(&claim.queue, &reach);
+        let mut changes = self.registry.changes();
         loop {
             let notified = waiters.notified();
             if self.book.is_closed() {
                 return Ok(vec![]);
             }
-            if std::mem::take(&mut may_be_repeated) || self.book.has_ready(&claim.queue, &reach) {
+            changes.mark_unchanged();
+            let asks_again = std::mem::take(&mut may_be_repeated);
+            let frozen = is_frozen();
+            if frozen && !asks_again {
+                // What it was woken for is for others.
+                waiters.notify_one();
+                tokio::select! {
+                    _ = changes.changed() => continue,
+                    () = tokio::time::sleep_until(deadline) => return Ok(vec![]),
+                }
+            }
+            if asks_again || self.book.has_ready(&claim.queue, &reach) {
                 let call = Call {
                     actor_ref: actor_ref.to_owned(),
                     proof: proof.clone(),
@@ -121,7 +136,7 @@ impl Engine {
                 if reach != Reach::All {
                     reach = self.reach(actor_ref).await?;
                 }
-                if self.book.has_ready(&claim.queue, &reach) && Instant::now() < deadline {
+                if is_frozen() || self.book.has_ready(&claim.queue, &reach) && Instant::now() < deadline {
                     continue;
                 }
             }
@@ -133,7 +148,7 @@ impl Engine {
     }
 
     /// The general grant, or finer ones: `tasks:work:<definition>`.
-    async fn reach(&self, actor_ref: &str) -> Result<Reach, Refusal> {
+    pub(crate) async fn reach(&self, actor_ref: &str) -> Result<Reach, Refusal> {
         if actor_ref == self.config.application_actor_ref {
             return Ok(Reach::All);
         }

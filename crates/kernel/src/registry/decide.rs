@@ -1,9 +1,9 @@
 //! What may be done to the registry, and by whom.
 
 use super::{
-    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Machine, MakeDelegation,
-    MarkDefinition, Merged, Passkey, RecordExport, Registry, RevokeDelegation, Workflow, delegations, holds, names,
-    scopes, standing,
+    Actor, ActorKey, ActorKind, ClassMarked, Configuration, Credential, Definition, Event, EventBody, Machine,
+    MakeDelegation, MarkDefinition, Merged, Passkey, RecordExport, Registry, RevokeDelegation, Workflow, delegations,
+    holds, names, scopes, standing, workers,
 };
 use crate::declaration::Declaration;
 use crate::id::{GrantId, IdSource};
@@ -29,6 +29,7 @@ pub enum Command {
     RevokeDelegation(RevokeDelegation),
     PublishDefinition(PublishDefinition),
     MarkDefinition(MarkDefinition),
+    MarkWorkerClass(ClassMarked),
     RecordConfiguration(Configuration),
     PlaceHold(PlaceHold),
     ReleaseHold(ReleaseHold),
@@ -166,6 +167,7 @@ pub fn decide(registry: &Registry, command: &Command, ctx: &mut Context<'_>) -> 
         Command::RevokeDelegation(command) => vec![delegations::revoke(registry, command, ctx)?],
         Command::PublishDefinition(command) => publish(registry, command, actor_ref, now)?,
         Command::MarkDefinition(command) => standing::decide(registry, command, actor_ref)?,
+        Command::MarkWorkerClass(command) => workers::decide(registry, command, actor_ref)?,
         Command::RecordConfiguration(command) => record_configuration(registry, command),
         Command::PlaceHold(command) => vec![holds::place(registry, command, actor_ref, ctx.ids)?],
         Command::ReleaseHold(command) => vec![holds::release(registry, command, actor_ref)?],

@@ -10,6 +10,7 @@ mod names;
 mod permission;
 mod signatures;
 mod standing;
+mod workers;
 
 pub(crate) use decide::denied;
 use decide::require_known_actor;
@@ -25,6 +26,7 @@ pub use keys::{ActorKey, Added, Keys, KnownKey, KnownToken, Passkey, credential_
 pub use permission::{Grant, Grants, scopes};
 pub use signatures::Signatures;
 pub use standing::{Mark, MarkDefinition, Marked, Pause, Retirement, Standing};
+pub use workers::{ClassMark, ClassMarked, Freeze, worker_class, worker_kind};
 
 use crate::declaration::Declaration;
 use crate::id::{DelegationId, EventId, GrantId, HoldId, InstanceId};
@@ -276,6 +278,7 @@ pub enum EventBody {
     },
     DefinitionPublished(Definition),
     DefinitionMarked(Marked),
+    WorkerClassMarked(ClassMarked),
     ConfigurationRecorded(Configuration),
     /// A hold on one of the registry's own records.
     HoldPlaced {
@@ -311,6 +314,7 @@ pub struct Registry {
     delegations: Delegations,
     definitions: HashMap<String, Vec<Arc<Definition>>>,
     standing: HashMap<String, standing::Standing>,
+    classes: workers::Classes,
     configuration: Option<Configuration>,
     /// The actors of the software itself, now and before.
     engine_actors: BTreeSet<String>,
@@ -476,6 +480,7 @@ impl Registry {
             EventBody::DefinitionMarked(marked) => {
                 self.standing.entry(marked.name.clone()).or_default().apply(marked, event.at, &event.actor_ref);
             }
+            EventBody::WorkerClassMarked(marked) => self.classes.apply(marked, event.at, &event.actor_ref),
             EventBody::ConfigurationRecorded(configuration) => {
                 self.engine_actors.insert(configuration.application_actor_ref.clone());
                 self.engine_actors.insert(configuration.server_actor_ref.clone());

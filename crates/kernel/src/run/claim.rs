@@ -35,7 +35,7 @@ pub fn decide(
     Ok(flow.finish(Action::StepsClaimed, &actor_ref, None))
 }
 
-/// False where the step cannot be claimed now.
+/// False where the step cannot be claimed now, or not by workers of this class.
 pub fn claim_one(
     flow: &mut Flow<'_, '_, '_>,
     seq: StepSeq,
@@ -43,13 +43,17 @@ pub fn claim_one(
     lease: Micros,
 ) -> Result<bool, Refusal> {
     if flow.book().and_then(|book| book.survey.as_ref()).is_some_and(|survey| survey.step_seq == seq) {
-        return flow.claim_survey(seq);
+        return flow.claim_survey(seq, worker_id);
     }
     if flow.is_surveyed() || flow.is_spent() {
         return Ok(false);
     }
     let Some(cell) = flow.cell(seq) else { return Ok(false) };
     let (state, role, live) = (cell.state, cell.role, cell.details());
+    let registry = flow.ctx.base.registry;
+    if registry.has_frozen() && registry.is_frozen(&flow.run.queue(seq, role), worker_id) {
+        return Ok(false);
+    }
     let now = flow.now();
     let claimed = flow.spec(seq).is_none_or(StepSpec::is_claimed);
     let due = live.next_run_at.is_some_and(|at| at <= now);

@@ -107,7 +107,7 @@ impl Flow<'_, '_, '_> {
     }
 
     /// Hands out the part of the survey that comes next. False where there is none to hand out.
-    pub fn claim_survey(&mut self, seq: StepSeq) -> Result<bool, Refusal> {
+    pub fn claim_survey(&mut self, seq: StepSeq, worker_id: &str) -> Result<bool, Refusal> {
         let run = self.run;
         let Some(survey) = self.survey_of(seq).filter(|survey| survey.lease.is_none()).cloned() else {
             return Ok(false);
@@ -116,6 +116,9 @@ impl Flow<'_, '_, '_> {
         let Some(part) = self.book().and_then(|book| book.part(&run.plan, &survey)).filter(|_| offered) else {
             return Ok(false);
         };
+        if self.ctx.base.registry.is_frozen(&part.queue, worker_id) {
+            return Ok(false);
+        }
         let probe = |pin: &&crate::plan::PinSpec| {
             let (filled, secrets) = match fill_work(self, &pin.work, None, None) {
                 Ok((filled, secrets)) => (Ok(filled), secrets),

@@ -116,7 +116,7 @@ fn trace_of(row: &ProblemRow) -> Option<String> {
     Some(row.trace_id.clone().unwrap_or_else(|| own_trace(run_id).to_string()))
 }
 
-fn of_chain() -> String {
+pub fn of_chain() -> String {
     format!("/v1/timeline?instance_id={}", InstanceId::GOVERNANCE)
 }
 

@@ -47,6 +47,7 @@ mod stream;
 mod time;
 mod timeline;
 mod whoami;
+mod workers;
 
 pub use problem::Problem;
 pub use stream::StreamLimits;
@@ -212,6 +213,11 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::events::send))
         .routes(routes!(governance::board))
         .routes(routes!(governance::list))
+        .routes(routes!(workers::workers))
+        .routes(routes!(workers::freeze))
+        .routes(routes!(workers::thaw))
+        .routes(routes!(workers::lag))
+        .routes(routes!(workers::leave))
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::read))
         .routes(routes!(outbox::list))
@@ -343,6 +349,7 @@ mod tests {
             runs::worklist::Worklist::TAG,
             stream::StreamTopics::TAG,
             timeline::Timeline::TAG,
+            workers::LagList::TAG,
         ];
         let different: std::collections::BTreeSet<u8> = tags.into_iter().collect();
         assert_eq!(different.len(), tags.len());

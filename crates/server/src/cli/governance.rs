@@ -5,17 +5,26 @@ use super::output::{self, printable};
 use super::page::{PageArgs, collect};
 use super::table::{Table, Tint, tint};
 use super::time::when;
+use super::workers::{self, ControlArgs, LagArgs, WorkersArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use countersign_client::wire::{
     DeadLetter, DeadLetterView, ProblemBoard, ProblemItem, ProblemState, ProblemsQuery, TrafficLight,
 };
 use jiff::Timestamp;
 
-/// Show problems and what resolved them
+/// Show problems and what resolved them, watch workers and lag, freeze workers
 #[derive(Subcommand)]
 pub enum GovernanceCommand {
     /// Show how many problems of each category are open, or list the problems of one category
     Problems(ProblemsArgs),
+    /// Show worker classes: who was heard of, and what they did within the last hour
+    Workers(WorkersArgs),
+    /// Freeze a worker class: its workers claim nothing until it is thawed
+    Freeze(ControlArgs),
+    /// Thaw a worker class: its workers claim again
+    Thaw(ControlArgs),
+    /// Show how long events, steps, timers and records waited
+    Lag(LagArgs),
     /// List deliveries that were given up and dead steps of held runs, or show one
     DeadLetters(DeadLettersArgs),
 }
@@ -82,6 +91,10 @@ pub async fn run(context: &Context, command: GovernanceCommand) -> anyhow::Resul
     let args = match command {
         GovernanceCommand::Problems(args) => args,
         GovernanceCommand::DeadLetters(args) => return dead_letters(context, args).await,
+        GovernanceCommand::Workers(args) => return workers::workers(context, args).await,
+        GovernanceCommand::Freeze(args) => return workers::freeze(context, args).await,
+        GovernanceCommand::Thaw(args) => return workers::thaw(context, args).await,
+        GovernanceCommand::Lag(args) => return workers::lag(context, args).await,
     };
     let category = args.category.and_then(|category| category.to_possible_value());
     match category {

@@ -58,6 +58,7 @@ mod watch;
 mod whoami;
 mod witness;
 mod work;
+mod workers;
 
 use clap::{Args, Parser, Subcommand};
 use connection::Context;

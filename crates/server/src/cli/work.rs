@@ -11,7 +11,7 @@ use super::table::{Tint, tint};
 use super::time::parse_millis;
 use clap::Args;
 use command::Running;
-use countersign_client::wire::{ClaimTasks, DEFAULT_LEASE_MS, HeartbeatTask, Task, TaskReported};
+use countersign_client::wire::{ClaimTasks, DEFAULT_LEASE_MS, HeartbeatTask, LeaveQueue, Task, TaskReported};
 use countersign_client::{Answer, Client, Error};
 use countersign_executor::Verdict;
 use countersign_kernel::lifecycle::FailureCategory;
@@ -127,14 +127,23 @@ impl Worker {
     /// Claims and carries out one step after the other.
     async fn work(self: Arc<Self>, name: String) -> anyhow::Result<()> {
         let request = ClaimTasks {
-            worker_id: name,
+            worker_id: name.clone(),
             max: Some(1),
             lease_ms: Some(self.lease_ms),
             wait_ms: Some(if self.drain { 0 } else { WAIT_MS }),
         };
+        let worked = self.claim_all(&request).await;
+        if worked.is_ok() {
+            // Where nobody hears it, the worker is found silent later.
+            let _ = self.client.leave_queue(&self.queue, &LeaveQueue { worker_id: name }).await;
+        }
+        worked
+    }
+
+    async fn claim_all(&self, request: &ClaimTasks) -> anyhow::Result<()> {
         let mut lost = false;
         while !self.stopped.load(Ordering::Relaxed) {
-            match self.client.claim_tasks(&self.queue, &request).await {
+            match self.client.claim_tasks(&self.queue, request).await {
                 Ok(answer) => {
                     lost = false;
                     if answer.body.tasks.is_empty() && self.drain {

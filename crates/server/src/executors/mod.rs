@@ -82,7 +82,9 @@ pub fn start(engine: &Arc<Engine>, config: &Config, artifacts: &ArtifactStore) -
 /// Claims and carries out until the engine is gone.
 async fn work(engine: Weak<Engine>, queue: &'static str, jobs: usize, tools: Tools) {
     let room = Arc::new(Semaphore::new(jobs));
-    let worker_id: Arc<str> = format!("countersign{queue}:{}", std::process::id()).into();
+    // Every node is a worker of the same classes.
+    let Some(node_id) = engine.upgrade().map(|engine| engine.node_id()) else { return };
+    let worker_id: Arc<str> = format!("countersign:{node_id}").into();
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else { return };
         let Some(held) = engine.upgrade() else { return };

@@ -20,6 +20,7 @@ on_both! {
     the_board_shows_all_eight_with_their_evidence,
     a_dead_step_of_a_held_run_shows_every_attempt,
     a_delivery_that_was_given_up_is_a_dead_letter_until_it_arrives,
+    workers_are_frozen_thawed_and_seen,
 }
 
 /// A run whose only task is claimed, and the task.
@@ -146,6 +147,81 @@ async fn a_delivery_that_was_given_up_is_a_dead_letter_until_it_arrives(store: O
     let resolving = item["resolved_event_id"].as_str().expect("an event");
     let record = admin.get(&format!("/v1/ledger/records/{resolving}")).await.ok();
     assert_eq!(record["action_ref"], "condition_observed", "the engine has seen it arrive");
+    let verified = admin.post("/v1/ledger/verify-log", json!({})).await.ok();
+    assert_eq!(verified["result"], "verified", "{verified}");
+}
+
+async fn workers_are_frozen_thawed_and_seen(store: Option<String>) {
+    let server = Server::with(None, store, PACE).await;
+    let admin = server.admin();
+    admin.post_bytes("/v1/definitions", BRITTLE).await.created();
+    let (_, task) = claimed(&admin, json!({"definition": "brittle"})).await;
+    let path = format!("/v1/tasks/{}/complete", task["task_id"].as_str().expect("an id"));
+    admin.post(&path, json!({"lease_token": task["lease_token"]})).await.ok();
+    let (class, path) = ("q:worker", "/v1/governance/workers/q:worker");
+    let reader = server.actor("reader", &["governance:read"]).await;
+    let seen = async || {
+        let all = reader.get("/v1/governance/workers").await.ok();
+        let items = all["items"].as_array().expect("classes").clone();
+        assert!(items.iter().any(|item| item["worker_class"] == "@workflow:countersign"), "its own executors: {all}");
+        items.into_iter().find(|item| item["worker_class"] == class).unwrap_or_default()
+    };
+    let item = seen().await;
+    assert_eq!((&item["status"], &item["queue"], &item["kind"]), (&json!("ok"), &json!("q"), &json!("worker")));
+    let summary = &item["summary"];
+    let text = summary["text"].as_str().expect("a sentence");
+    assert!(text.starts_with("OK, 1 job / 0 errors / lag ") && text.ends_with(" s p95"), "{text}");
+    let evidence = summary["source_event_refs"][0].as_str().expect("evidence");
+    let record = admin.get(&format!("/v1/ledger/records/{evidence}")).await.ok();
+    assert_eq!((&record["action_ref"], &summary["source_event_count"]), (&json!("step_completed"), &json!(1)));
+
+    let why = json!({"reason": "it is being repaired"});
+    reader.post(&format!("{path}/freeze"), why.clone()).await.refused(403, "permission-denied");
+    let hand = server.actor("hand", &["governance:act"]).await;
+    hand.get("/v1/governance/workers").await.refused(403, "permission-denied");
+    hand.post(&format!("{path}/freeze"), json!({"reason": " "})).await.refused(400, "invalid-request");
+    hand.post("/v1/governance/workers/q/freeze", why.clone()).await.refused(400, "invalid-request");
+    let frozen = hand.post(&format!("{path}/freeze"), why.clone()).await.ok();
+    assert_eq!(frozen, json!({"worker_class": class, "frozen": true}));
+    admin.post("/v1/runs", json!({"definition": "brittle"})).await.created();
+    let none = admin.post("/v1/queues/q/claim", json!({"worker_id": "w"})).await.ok();
+    assert_eq!(none, json!({"tasks": [], "frozen": true}));
+    let item = seen().await;
+    assert_eq!((&item["status"], &item["frozen"]["by"]), (&json!("frozen"), &json!("hand")));
+    assert_eq!(item["frozen"]["reason"], why["reason"]);
+    // Whoever waits gets the step as soon as it is thawed.
+    let waits = async { admin.post("/v1/queues/q/claim", json!({"worker_id": "w", "wait_ms": 20_000})).await.ok() };
+    let thaws = async { hand.post(&format!("{path}/thaw"), why.clone()).await.ok() };
+    let (claimed, thawed) = tokio::join!(waits, thaws);
+    assert_eq!((claimed["tasks"].as_array().map(Vec::len), &thawed["frozen"]), (Some(1), &json!(false)));
+    let marks = admin.get("/v1/ledger/records?action_ref=worker_class_frozen").await.ok();
+    let record = &marks["items"][0];
+    assert_eq!((&record["actor_ref"], &record["payload"]["worker_class"]), (&json!("hand"), &json!(class)), "{record}");
+
+    // A queue may have any name.
+    let odd = hand.post("/v1/governance/workers/a%2Fb%20c:shop/freeze", why.clone()).await.ok();
+    assert_eq!(odd["worker_class"], "a/b c:shop");
+
+    let stranger = server.actor("stranger", &["runs:read"]).await;
+    stranger.post("/v1/queues/q/leave", json!({"worker_id": "w"})).await.refused(403, "permission-denied");
+    stranger.get("/v1/governance/lag").await.refused(403, "permission-denied");
+    let left = admin.post("/v1/queues/q/leave", json!({"worker_id": "w"})).await.ok();
+    assert_eq!(left, json!({"worker_class": class}));
+    admin.post("/v1/queues/@http/leave", json!({"worker_id": "w"})).await.refused(400, "invalid-request");
+
+    let lag = reader.get("/v1/governance/lag?window=15m").await.ok();
+    let pairs = lag["items"].as_array().expect("pairs");
+    let pair = pairs.iter().find(|pair| pair["consumer"] == "q").expect("ready steps");
+    assert_eq!((&pair["producer"], &pair["count"], &pair["light"]), (&json!("ready"), &json!(2), &json!("green")));
+    assert!(pair["lag"]["p95_ms"].is_number() && pair["thresholds"]["p95_ms"] == 30_000.0, "{pair}");
+    for wrong in ["window=1y", "window=5s", "window=32d", "since=1h"] {
+        reader.get(&format!("/v1/governance/lag?{wrong}")).await.refused(400, "invalid-query");
+    }
+    let metrics = server.nobody().get("/metrics").await.text;
+    assert!(
+        metrics.contains("countersign_lag_seconds{producer=\"ready\",consumer=\"q\",quantile=\"0.95\"}"),
+        "{metrics}"
+    );
     let verified = admin.post("/v1/ledger/verify-log", json!({})).await.ok();
     assert_eq!(verified["result"], "verified", "{verified}");
 }

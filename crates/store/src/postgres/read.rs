@@ -157,6 +157,9 @@ pub async fn registry_since(
     for row in query(&sql.marks).await? {
         events.push(decode::mark_event(&row)?);
     }
+    for row in query(&sql.class_marks).await? {
+        events.push(decode::class_mark_event(&row)?);
+    }
     for row in query(&sql.configurations).await? {
         events.push(decode::configuration_event(&row)?);
     }

@@ -130,6 +130,7 @@ pub fn registry_since(
     let mut workflows: Vec<_> = documents.into_iter().flatten().collect();
     workflows.sort_by_key(|(sequence, _)| *sequence);
     events.extend(rows(connection, &sql.marks, &since, decode::mark_event)?);
+    events.extend(rows(connection, &sql.class_marks, &since, decode::class_mark_event)?);
     events.extend(rows(connection, &sql.configurations, &since, decode::configuration_event)?);
     events.sort_by_key(|(sequence, _)| *sequence);
     Ok(RegistryDelta { events, workflows, head })

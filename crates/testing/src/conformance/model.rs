@@ -127,6 +127,7 @@ impl Model {
             | Write::Delegation { .. }
             | Write::RevokeDelegation { .. }
             | Write::DefinitionMark { .. }
+            | Write::WorkerClassMark { .. }
             | Write::Configuration { .. }
             | Write::RevokeGrant { .. }
             | Write::Correction(_)

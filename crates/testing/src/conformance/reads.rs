@@ -193,6 +193,10 @@ async fn require_registry(bench: &mut Bench) -> anyhow::Result<()> {
                 let body = EventBody::DefinitionMarked(marked.clone());
                 expected.insert(*registry_sequence, Event { actor_ref: marked_by.clone(), at: *marked_at, body });
             }
+            Write::WorkerClassMark { marked, marked_at, marked_by, registry_sequence } => {
+                let body = EventBody::WorkerClassMarked(marked.clone());
+                expected.insert(*registry_sequence, Event { actor_ref: marked_by.clone(), at: *marked_at, body });
+            }
             Write::Configuration { configuration, recorded_at, recorded_by, registry_sequence } => {
                 let body = EventBody::ConfigurationRecorded(configuration.clone());
                 expected.insert(*registry_sequence, Event { actor_ref: recorded_by.clone(), at: *recorded_at, body });

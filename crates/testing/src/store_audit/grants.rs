@@ -233,6 +233,11 @@ fn agrees(entry: &Entry, event: &Event) -> bool {
                 && entry.payload.get("version").and_then(serde_json::Value::as_u64) == Some(marked.version.into())
                 && says("reason", marked.reason.as_deref())
         }
+        EventBody::WorkerClassMarked(marked) => {
+            entry.action_ref == marked.mark.action()
+                && says("worker_class", Some(&marked.worker_class))
+                && says("reason", Some(&marked.reason))
+        }
         EventBody::ConfigurationRecorded(configuration) => {
             entry.action_ref == "configuration_recorded"
                 && says("audit_trail_retention_policy", configuration.audit_trail_retention_policy.as_deref())

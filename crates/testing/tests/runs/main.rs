@@ -11,3 +11,4 @@ mod runbooks;
 mod schedules;
 mod step_model;
 mod upkeep;
+mod workers;

@@ -252,6 +252,14 @@ fn same_registry_request(action: Action, payload: &Value, body: &Value, signed: 
             asks("resume_schedule", &["v1", "schedules", text("name"), "resume"])?;
             members(&["reason"])
         }
+        Action::WorkerClassFrozen => {
+            asks("freeze_workers", &["v1", "governance", "workers", text("worker_class"), "freeze"])?;
+            members(&["reason"])
+        }
+        Action::WorkerClassThawed => {
+            asks("thaw_workers", &["v1", "governance", "workers", text("worker_class"), "thaw"])?;
+            members(&["reason"])
+        }
         Action::DefinitionPublished if signed.signed_over == SignedOver::Document => {
             asks("publish_definition", &["v1", "definitions"])
         }

@@ -415,7 +415,7 @@ impl Run {
         instance.export = Export::of(record);
         instance.retention.take(record, &mut self.findings);
         if let Some(governance) = &mut instance.governance {
-            governance.take(record, &mut self.findings);
+            governance.take(record, &self.registry, &mut self.findings);
             let first = instance.chain.command_first;
             let signing = self.check_identity(record, record.header.registry_seq, first);
             return self.story.record(record, &signing);

@@ -36,10 +36,13 @@ pub async fn claim(
     if claim.queue.starts_with('@') {
         return Err(Problem::invalid_request("this queue belongs to the engine's own executors").at("queue"));
     }
+    let (queue, worker_id) = (claim.queue.clone(), claim.worker_id.clone());
     let call = caller.call(Command::Claim(claim.clone()), posted.sent)?;
     let wait = Duration::from_millis(wait_ms.unwrap_or(0));
-    let tasks = app.engine()?.claim_once(&call.actor_ref, call.proof, claim, wait, call.idempotency).await?;
-    Ok((StatusCode::OK, Json(wire::TasksClaimed { tasks: tasks.iter().map(to_wire).collect() })))
+    let engine = app.engine()?;
+    let tasks = engine.claim_once(&call.actor_ref, call.proof, claim, wait, call.idempotency).await?;
+    let frozen = tasks.is_empty() && engine.registry().is_frozen(&queue, &worker_id);
+    Ok((StatusCode::OK, Json(wire::TasksClaimed { tasks: tasks.iter().map(to_wire).collect(), frozen })))
 }
 
 /// Prolong a lease. Needs `tasks:work`.

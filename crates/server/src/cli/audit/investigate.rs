@@ -281,6 +281,7 @@ fn detail(entry: &Entry) -> String {
         "delegation_revoked" => format!("{} no longer substitutes for {}", text("delegate_ref"), text("delegator_ref")),
         "definition_published" => text("name").to_owned(),
         "definition_retired" | "schedule_paused" | "schedule_resumed" => format!("{}{reason}", text("name")),
+        "worker_class_frozen" | "worker_class_thawed" => format!("{}{reason}", text("worker_class")),
         "run_started" => format!("{} as {}", text("subject_ref"), text("definition")),
         "pins_captured" | "pins_surveyed" => surveyed(entry),
         "run_cancelled" | "run_paused" | "run_resumed" | "run_stopped" | "run_voided" => {

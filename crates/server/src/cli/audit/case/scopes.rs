@@ -85,6 +85,7 @@ pub fn needed(action_ref: &str, kind: Kind, application: bool, class: Option<&st
         "grant_made" | "grant_revoked" => scopes::PERMISSIONS_MANAGE,
         "definition_retired" => scopes::DEFINITIONS_PUBLISH,
         "schedule_paused" | "schedule_resumed" => scopes::RUNS_CONTROL,
+        "worker_class_frozen" | "worker_class_thawed" => scopes::GOVERNANCE_ACT,
         "definition_published" => scopes::DEFINITIONS_PUBLISH,
         "delegation_made" | "delegation_revoked" => return Err("every approver names their own substitutes"),
         "gate_decided" | "step_approved" | "step_rejected" | "step_withdrawn" | "chain_withdrawn" => {
