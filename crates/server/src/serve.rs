@@ -337,6 +337,7 @@ pub(crate) async fn open_with(
     engine.server_key = seed.map(|seed| Signer::from_seed(&seed).public_key());
     engine.log = seed.map(|seed| config.log(seed));
     engine.proposal_approvers = config.governance.proposals.entry()?;
+    engine.replay_approvers = config.governance.replay_approvers()?;
     engine.in_process_callers = false;
     Engine::open(store, engine).await.context("the engine cannot be started")
 }
