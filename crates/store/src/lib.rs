@@ -35,7 +35,7 @@ pub async fn open(url: &str) -> Result<Box<dyn Store>, StoreError> {
 }
 
 /// The newest schema that this build knows; both stores number alike.
-pub const SCHEMA_VERSION: u32 = 44;
+pub const SCHEMA_VERSION: u32 = 45;
 
 /// The reads of this node: what pages and commands ask for, not what the committer and the sealer do.
 fn count_read() {
