@@ -192,7 +192,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Its key is kept for ever: whoever asks again, on whichever node, is given the first answer.
+    /// Its key is kept for ever: asked again, on any node, it gives the first answer.
     async fn replay_step(
         &self,
         request: &ReplayRow,

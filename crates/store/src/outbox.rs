@@ -53,7 +53,7 @@ pub struct OutboxSql {
     pub claim: String,
     /// Parameters: event, webhook, request.
     pub revive: String,
-    /// How one delivery stands. Parameters: event, webhook.
+    /// The state of one delivery. Parameters: event, webhook.
     pub standing: String,
     /// Parameters: event, who, when.
     pub replayed: String,

@@ -132,7 +132,7 @@ pub trait Outbox: Send {
     async fn settle(&mut self, delivery: &Delivery, settled: &Settled, now: Time) -> Result<bool, StoreError>;
     /// Events in the order of their ids.
     async fn list(&mut self, state: Option<DeliveryState>, page: &Page) -> Result<Vec<OutboxView>, StoreError>;
-    /// Has a delivery that was given up tried again from the start, as its request was approved: once, whoever asks how often.
+    /// Has a delivery that was given up tried again from the start, as its request was approved: once, however often it is asked.
     /// Where it is not given up any more, that is the outcome, and is signalled. `false`: it was done before, or the request
     /// is not approved. It is durable when this returns.
     async fn replay(&mut self, replay: &DeliveryReplay, at: Time) -> Result<bool, StoreError>;

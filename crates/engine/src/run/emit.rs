@@ -95,7 +95,7 @@ impl Emitter {
         rows.filter_map(Result::transpose).collect()
     }
 
-    /// What became of a replay, for whoever listens.
+    /// What became of a replay, for those who listen.
     pub fn replay_row(
         &self,
         completed: &CompletedReplay,

@@ -54,7 +54,7 @@ pub fn replay_declaration() -> &'static Arc<Declaration> {
     &DECLARATION
 }
 
-/// How a request stands.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayState {
     Requested,

@@ -48,7 +48,7 @@ pub fn retry(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq) -> Re
     Ok(Action::StepRetryOrdered)
 }
 
-/// What was approved: the step as it was when its letter was made. Whoever retried it meanwhile has left nothing to replay.
+/// What was approved: the step as it was when its letter was made. If somebody has retried it meanwhile, nothing is left to replay.
 pub fn replay(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq, replay: Replay) -> Result<Action, Refusal> {
     let dead = flow.cell(seq).is_some_and(|cell| cell.cycle() == replay.cycle && !cell.retry_scheduled());
     if !dead {

@@ -320,3 +320,27 @@ async fn requests_are_signed_on_a_regulated_server(store: Option<String>) {
     assert_eq!(completed(&admin, 1).await[0]["outcome"], "resumed");
     verify(&admin).await;
 }
+
+/// Somebody with access to the database makes the row say that it was approved: it is replayed, and verifying finds it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_claims_an_approval_is_found() {
+    let store = database().await;
+    let (receiver, server, admin, letter) = with_dead_delivery(APPROVER, Some(store.clone())).await;
+    receiver.answer(200);
+    let ann = server.actor("ann", &["governance:act"]).await;
+    request(&ann, &letter).await;
+    let (client, connection) = tokio_postgres::connect(&store, tokio_postgres::NoTls).await.expect("PostgreSQL");
+    tokio::spawn(connection);
+    let forged = "UPDATE replay_requests SET state = 'approved', approval_id = gen_random_uuid()";
+    assert_eq!(client.execute(forged, &[]).await.expect("an update"), 1);
+    // The server looks for what was approved when it has work, and now and then.
+    completed(&admin, 1).await;
+    let verified = admin.post("/v1/ledger/verify-log", json!({})).await.ok();
+    assert_ne!(verified["result"], "verified", "{verified}");
+    let findings = verified["findings"].as_array().expect("findings");
+    let detail = "was not approved by";
+    let found = findings.iter().any(|finding| {
+        finding["code"] == "governance-invalid" && finding["detail"].as_str().is_some_and(|text| text.contains(detail))
+    });
+    assert!(found, "{verified}");
+}

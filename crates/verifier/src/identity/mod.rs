@@ -33,7 +33,7 @@ pub struct Context<'a> {
     pub is_run: bool,
     /// It stands in the chain of a proposal.
     pub is_proposal: bool,
-    /// It stands in the chain of a request to replay a dead letter.
+    /// It is in the chain of a request to replay a dead letter.
     pub is_replay: bool,
     /// A caller inside the server's process presents no credential. Never so in a bundle.
     pub in_process: bool,
