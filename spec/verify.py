@@ -44,7 +44,7 @@ def verify(path: str, policy: Policy) -> dict[str, Json]:
         identity.check(r)
     identity.counters.check(report)
     replays = check_instances(b, registry, report)
-    check_governance(b, registry, report)
+    check_governance(b, registry, replays, report)
     check_permission(b, registry, report)
     check_retention(b, report)
     claims = []

@@ -367,6 +367,11 @@ def scenario_proposed() -> tuple[World, Bundle]:
     return proposals.scenario_proposed()
 
 
+def scenario_replayed() -> tuple[World, Bundle]:
+    import dead_letters
+    return dead_letters.scenario_replayed()
+
+
 def scenario_of_run(name: str) -> tuple[World, Bundle]:
     import runs
     return runs.SCENARIOS["run-" + name]()
@@ -378,6 +383,7 @@ SCENARIOS: dict[str, Callable[[], tuple[World, Bundle]]] = {
     "passkey": functools.partial(passkeys.scenario_passkey, *SIMPLE), "passkey-chromium": functools.partial(passkeys.scenario_chromium, *SIMPLE)}
 SCENARIOS["proposed"] = scenario_proposed
 SCENARIOS["effects"] = scenario_effects
+SCENARIOS["replayed"] = scenario_replayed
 SCENARIOS |= {f"run-{name}": functools.partial(scenario_of_run, name) for name in ("linear", "dag", "together", "saga", "inputs", "steered", "called-off", "listed", "gate", "cancelled", "window", "people", "steps", "unclaimed", "tasks", "own", "child", "book", "book-caps", "book-failed", "book-dry", "book-child")}
 
 

@@ -47,6 +47,8 @@ COMMITTED = {
     "proposed": """merged-other-bytes.engine published-without-a-proposal.insider published-from-another-approval.insider merged-without-approval.insider
         self-approved.insider proposal-under-another-declaration.insider proposed-as-a-human.insider asked-for-something-else.insider
         merged-by-a-service.insider""",
+    "replayed": """replayed-without-approval.insider replayed-twice.insider replayed-by-the-approval-of-another-letter.insider
+        delivery-arrived-by-no-replay.insider""",
     "release": """payload-edited.naive payload-edited.insider attestation-edited.naive header-edited.naive header-white-space.insider
         header-member-twice.insider header-number-beyond-2-53.insider number-beyond-2-53.insider number-with-fraction.insider
         duplicate-key-in-payload.naive duplicate-key-in-payload.insider duplicate-key-in-signed-body.engine record-deleted.naive

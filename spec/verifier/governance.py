@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+from .dead_letters import Asked, check_replays
 from .files import Bundle
 from .found import Record, Report
 from .registry import Registry
@@ -13,13 +15,18 @@ OBSERVED = ("silent_workers", "event_lag", "integrity_warnings")    # of these t
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
-def check_governance(b: Bundle, registry: Registry, report: Report) -> None:
+def check_governance(b: Bundle, registry: Registry, replays: dict[str, Any], report: Report) -> None:
     problems = Problems(registry)
     for r in b.chains.get(GOVERNANCE, []):
         report.checked["2"] += 1
+        if r.action in ("dlq_replay_requested", "dlq_replay_completed"):
+            for fault in problems.replayed(r, r.payload or {}):
+                report.find("governance-invalid", fault, r)
+            continue
         for entry in (r.payload or {}).get("conditions" if r.action == "condition_observed" else "problems", []):
             for fault in problems.take(r, entry if isinstance(entry, dict) else {}):
                 report.find("governance-invalid", fault, r)
+    check_replays(b, replays, problems.asked, report)
 
 
 class Problems:
@@ -28,11 +35,41 @@ class Problems:
         self.open: dict[str, tuple[str, str, str, int]] = {}    # problem_id -> category, key, opening event, since when
         self.known: set[str] = set()
         self.observed: dict[tuple[str, str, str, str], int] = {}    # event, category, key, state -> when
+        self.asked: dict[str, Asked] = {}       # requests to replay, by id
+        self.arrived: set[tuple[str, str]] = set()      # a completed replay and its letter, of this command
         self.at = -1
 
-    def take(self, r: Record, e: dict[str, Json]) -> list[str]:
+    def replayed(self, r: Record, p: dict[str, Json]) -> list[str]:
+        self.begin(r)
+        request, letter = p.get("dlq_replay_request_id"), p.get("dead_letter_id")
+        if not all(isinstance(i, str) and UUID.match(i) for i in (request, letter)):
+            return ["a replay without the id of its request or of its letter"]
+        if r.action == "dlq_replay_requested":
+            key, known = p.get("key"), request in self.asked
+            self.asked[request] = Asked(letter, str(key))
+            if known:
+                return [f"request {request} is made a second time"]
+            return [] if self.open.get(letter, ("", "", ""))[:2] == ("dlq", key) else [f"there is no open dead letter {letter} about {key}"]
+        if request not in self.asked:
+            return [f"request {request} was never made"]
+        asked = self.asked[request]
+        if not isinstance(p.get("approval_id"), str) or not UUID.match(p["approval_id"]) or p.get("outcome") not in ("delivered", "resumed", "failed"):
+            return ["a replay without its approval or its outcome"]
+        if asked.completed is not None:
+            return [f"request {request} is completed a second time"]
+        asked.completed = (p["approval_id"], r)
+        if asked.letter != letter:
+            return [f"request {request} is about another dead letter than {letter}"]
+        if p["outcome"] == "delivered":
+            self.arrived.add((r.id, letter))
+        return []
+
+    def begin(self, r: Record) -> None:
         if r.at != self.at:     # what was observed counts in the command that observed it
-            self.at, self.observed = r.at, {}
+            self.at, self.observed, self.arrived = r.at, {}, set()
+
+    def take(self, r: Record, e: dict[str, Json]) -> list[str]:
+        self.begin(r)
         if e.get("category") not in CATEGORIES:
             return [f"{e.get('category')!r} is no category of problems"]
         if r.action == "condition_observed":
@@ -73,6 +110,9 @@ class Problems:
         ticked = self.observed.get((str(event), category, key, "healed"))
         if category == "silent_workers" and ticked is not None and ticked <= since:
             faults.append(f"problem {problem} is resolved, and no worker of {key} ticked since")
+        # A delivery arrives by a replay, and by nothing else.
+        if category == "dlq" and key.startswith(opening + ".") and (event, problem) not in self.arrived:
+            faults.append(f"event {event} is no record of a replay that delivered dead letter {problem}")
         return faults + self.shown(category, key, event, "healed")
 
     def event(self, r: Record, event: Json) -> list[str]:

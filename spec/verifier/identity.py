@@ -5,7 +5,7 @@ import re
 import urllib.parse
 from typing import Iterable, Optional
 
-from . import proposals, run_model, run_statements
+from . import dead_letters, proposals, run_model, run_statements
 from .files import Bundle
 from .found import Record, Report
 from .passkeys import Counters, problems, same_credential
@@ -179,6 +179,8 @@ class Identity:
         if not NONCE.match(s["nonce"]):
             yield "the nonce has not the form"
         null_instance = r.instance == REGISTRY or r.action == "workflow_started" or r.action in ("run_started", "steps_claimed") and not application
+        of_replay = dead_letters.is_request(self.b.chains[r.instance][0]) and r.action in dead_letters.BEGUN and not application
+        null_instance = null_instance or of_replay
         may_be_null = r.action in ("event_received", "evidence_exported", "hold_placed", "hold_released", "record_purged") and s["instance_id"] is None
         if s["instance_id"] != (merges or (None if null_instance else r.instance)) and not may_be_null:
             yield "instance_id of the statement is not the record's"
@@ -196,7 +198,7 @@ class Identity:
                 yield "body_digest is not that of the payload"
             return
         if r.action == "attempt_refused":
-            if s["action"] not in {*proposals.ACTIONS, *(route[0] for route in ROUTES.values())}:
+            if s["action"] not in {*proposals.ACTIONS, dead_letters.ACTION, *(route[0] for route in ROUTES.values())}:
                 yield f"action {s['action']!r} is not one"
             if body is not None and s["body_digest"] != sha256(body).hex():
                 yield "body_digest is not that of the body"
@@ -209,6 +211,8 @@ class Identity:
         proposed = proposals.route(r) if proposals.is_proposal(self.b.chains[r.instance][0]) else None
         if merges is not None:
             proposed = "merge_proposal", f"/v1/proposals/{merges}/merge", ""
+        if of_replay:
+            action, path, members = dead_letters.route(r, s["request"] or "") or (action, path, members)
         action, path, members = proposed or (action, path, members)
         if r.action == "key_registered" and p.get("passkey") is not None:
             path, members = "/v1/me/passkeys", ""
@@ -257,7 +261,9 @@ class Identity:
             for member in ("from", "until"):
                 if instant(said.get(member)) != p[member + "_us"]:
                     yield f"{member} of the body is not the payload's"
-        if proposed is not None:
+        if of_replay:
+            yield from dead_letters.compare(r, said)
+        elif proposed is not None:
             yield from proposals.compare(r, said)
         elif r.action == "workflow_started":
             yield from self.compare_start(r, p, said)

@@ -1,7 +1,7 @@
 """Permission: claim 5 (record.md 5.5)."""
 from __future__ import annotations
 
-from . import proposals, run_model
+from . import dead_letters, proposals, run_model
 from .files import Bundle
 from .found import Report
 from .registry import Registry
@@ -31,6 +31,10 @@ def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
             scope = None
         if proposals.is_proposal(b.chains[r.instance][0]) and r.action in PROPOSED:
             scope = None if r.action == "transition_fired" and r.actor == registry.application_actor(r) else "proposals:write"
+        if dead_letters.is_request(b.chains[r.instance][0]) and r.action in PROPOSED:
+            scope = None if r.action == "transition_fired" and r.actor == registry.application_actor(r) else "workflows:fire" if r.action == "transition_fired" else "governance:act"
+        if r.action == "step_retry_ordered" and (r.payload or {}).get("replay") is not None and r.actor == registry.application_actor(r):
+            scope = None
         begun = b.chains[r.instance][0].payload or {}
         if r.action in ("run_cancelled", "run_stopped") and begun.get("parent_run_id") is not None and r.actor == registry.application_actor(r):
             scope = None
@@ -46,7 +50,8 @@ def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
                 continue
         scopes = [scope, *([run_model.INSTEAD[r.action]] if r.action in run_model.INSTEAD else [])]
         start = b.chains[r.instance][0]
-        if scope.startswith(FINER) and start.payload is not None and start.payload.get("definition"):
+        own = dead_letters.is_request(start)
+        if scope.startswith(FINER) and not own and start.payload is not None and start.payload.get("definition"):
             scopes += [f"{s}:{start.payload['definition'].rpartition('@')[0]}" for s in scopes]
         if r.action in ("schedule_paused", "schedule_resumed"):
             scopes.append(f"{scope}:{p.get('name')}")

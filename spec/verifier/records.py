@@ -45,7 +45,9 @@ PAYLOADS = {
     "definition_retired": _MARK, "schedule_paused": _MARK, "schedule_resumed": _MARK,
     **dict.fromkeys(("worker_class_frozen", "worker_class_thawed"), "worker_class:text reason:text"),
     "configuration_recorded": "audit_trail_retention_policy:text? regulated:bool signatures?:signatures application_actor_ref:text server_actor_ref:text"}
-GOVERNANCE_ONLY = {"condition_observed": "instance_id:text conditions:list", **dict.fromkeys(("problem_opened", "problem_resolved"), "instance_id:text problems:list")}
+GOVERNANCE_ONLY = {"condition_observed": "instance_id:text conditions:list", **dict.fromkeys(("problem_opened", "problem_resolved"), "instance_id:text problems:list"),
+                   "dlq_replay_requested": "instance_id:text dlq_replay_request_id:text dead_letter_id:text key:text",
+                   "dlq_replay_completed": "instance_id:text dlq_replay_request_id:text approval_id:text dead_letter_id:text outcome:text at_us:int detail:text event_id?:text"}
 WINDOW_EXPORT = "after_us:int? before_us:int? instances:int heads_digest:hex"
 REGISTRY_ONLY = set(list(PAYLOADS)[list(PAYLOADS).index("actor_registered"):])
 PAYLOADS |= GOVERNANCE_ONLY

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from . import origins, proposals, run_model, runs
+from . import dead_letters, origins, proposals, run_model, runs
 from .files import Bundle
 from .found import Record, Report
 from .records import DECIDED
@@ -159,7 +159,7 @@ class Replay:
             self.report.find("document-mismatch", "gate_spec_labels are not those of the gate_spec", r)
         if p.get("definition") is not None:
             published = [d.payload or {} for d in self.registry.definitions.get(p["definition"], []) if d.sequence <= r.registry_seq]
-            if not published and self.proposal is None:
+            if not published and self.proposal is None and not dead_letters.is_request(self.chain[0]):
                 self.report.find("document-mismatch", f"definition {p['definition']} was not published", r)
             if p.get("parent_run_id") is None and (by := self.registry.retired_by(p["definition"], r.registry_seq)) is not None:
                 self.report.find("document-mismatch", f"definition {p['definition']} was retired by registry record {by}", r)
@@ -249,6 +249,8 @@ class Replay:
         self.end_command(before)
         if self.proposal is not None:
             self.proposal.finish()
+        if dead_letters.is_request(first):
+            dead_letters.check_request(self, self.report)
         if self.instance in self.b.state:
             Rows(self, self.b.state[self.instance]).check()
 

@@ -59,6 +59,7 @@ class Run:
         self.parts: dict[int, list[Step]] = {}      # the tasks of each step
         self.behind = 0     # steps and tasks; compensations stand behind them
         self.undoable: set[int] = set()
+        self.retried: list[tuple[Any, str]] = []     # steps that were taken up again as dead letters, with the key of the letter
         self.held: set[int] = set()     # those whose undo waits for an operator where it fails
         self.undoing = False
         self.called_off = False     # cancelled with `compensate`
@@ -525,6 +526,9 @@ class Run:
                     self.find("output-missing", "what the step had yielded is not what its completion recorded", r)
         elif r.action == "step_retry_ordered" and step is not None:
             step.started_at = None
+            replayed = (r.payload or {}).get("replay")
+            if replayed is not None:
+                self.retried.append((r, f"{r.instance}.{acted}.{step.cycle}"))
 
     def judge(self, r: Any, made: list[tuple[int, str, str]], leases: set[int], persons: set[int], depends: set[int]) -> None:
         claimed: set[int] = set()

@@ -502,9 +502,14 @@ impl Client {
         self.get(&["v1", "outbox"], query).await
     }
 
-    /// `POST /v1/outbox/{outbox_id}/replay`
-    pub async fn replay_outbox(&self, outbox_id: &str) -> Reply<OutboxReplayed> {
-        self.post(&["v1", "outbox", outbox_id, "replay"], Body::json(&Empty {})?).await
+    /// `POST /v1/dead-letters/{dead_letter_id}/replay-requests`
+    pub async fn request_replay(&self, dead_letter_id: &str, request: &RequestReplay) -> Reply<ReplayRequested> {
+        self.post(&["v1", "dead-letters", dead_letter_id, "replay-requests"], Body::json(request)?).await
+    }
+
+    /// `GET /v1/replay-requests`
+    pub async fn replay_requests(&self, query: &ReplayRequestsQuery) -> Reply<Page<ReplayRequest>> {
+        self.get(&["v1", "replay-requests"], query).await
     }
 }
 

@@ -220,7 +220,7 @@ fn operation<'a>(method: &str, path: &[&'a str]) -> Option<(&'static str, Option
         ("POST", ["ledger", "holds", _, "release"]) => ("release_hold", None),
         ("POST", ["ledger", "records", _, "purge"]) => ("purge_record", None),
         ("POST", ["ledger", "seal"]) => ("seal", None),
-        ("POST", ["outbox", _, "replay"]) => ("replay_outbox", None),
+        ("POST", ["dead-letters", _, "replay-requests"]) => ("request_replay", None),
         ("GET", ["ledger", "export"]) => ("export_evidence", None),
         _ => return None,
     };

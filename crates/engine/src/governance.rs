@@ -7,8 +7,8 @@
 use crate::clock::Entropy;
 use crate::port::{Head, Page, ProblemQuery, Reader, RecordQuery, StoreError};
 use crate::rows::{GovernanceWrite, ProblemRow, SignalRow, Write};
-use crate::{Command, Engine, Outcome, outcome, store_failure};
-use countersign_kernel::governance::{Category, Condition, Signal, Subject, Weighed};
+use crate::{Command, Engine, Outcome, outcome, replay, store_failure};
+use countersign_kernel::governance::{Category, Condition, Replayed, Signal, Subject, Weighed};
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::{OnFailure, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
@@ -64,6 +64,7 @@ pub(crate) fn of_run(run: &Run, event: &RunEvent, event_id: EventId, ids: &mut I
             _ => {}
         }
     }
+    told.replayed();
     const TROUBLE: &[StepCode] = &[StepCode::Overdue, StepCode::Waiting, StepCode::Blocked, StepCode::Failed];
     if !event.moves.iter().any(|m| TROUBLE.contains(&m.from) || TROUBLE.contains(&m.to)) {
         return;
@@ -96,7 +97,7 @@ impl Told<'_> {
     fn run(&mut self, category: Category, run_id: InstanceId, opens: bool, detail: &str) {
         let subject =
             Subject { category, key: run_id.to_string(), run_id: Some(run_id), step: None, worker_class: None };
-        self.tell(subject, opens, detail);
+        self.tell(subject, opens, detail, None);
     }
 
     /// Past its deadline, until it has ended or has a new deadline. It may be blocked or wait meanwhile.
@@ -136,20 +137,34 @@ impl Told<'_> {
 
     /// A step that was reopened is another one.
     fn step(&mut self, category: Category, seq: StepSeq, opens: bool, detail: &str) {
+        let subject = self.subject(category, seq);
+        self.tell(subject, opens, detail, None);
+    }
+
+    /// A dead step may be claimed once more, as a request for that was approved.
+    fn replayed(&mut self) {
+        let Some((seq, replay)) = self.event.acted.as_deref().and_then(|acted| Some((acted.step_seq, acted.replay?)))
+        else {
+            return;
+        };
+        let subject = self.subject(Category::Dlq, seq);
+        self.tell(subject, true, "the step may be claimed once more", Some(replay::resumed(&replay)));
+    }
+
+    fn subject(&self, category: Category, seq: StepSeq) -> Subject {
         let cycle = self.run.cell(seq).map_or(0, Cell::cycle);
-        let subject = Subject {
+        Subject {
             category,
             key: format!("{}.{seq}.{cycle}", self.run.run_id),
             run_id: Some(self.run.run_id),
             step: Some(self.run.step_name(seq).into()),
             worker_class: None,
-        };
-        self.tell(subject, opens, detail);
+        }
     }
 
-    fn tell(&mut self, subject: Subject, opens: bool, detail: &str) {
+    fn tell(&mut self, subject: Subject, opens: bool, detail: &str, replay: Option<Replayed>) {
         let (at, event_id) = (self.event.at, Some(self.event_id));
-        let signal = Signal { subject, at, event_id, opens, detail: detail.to_owned() };
+        let signal = Signal { subject, at, event_id, opens, detail: detail.to_owned(), replay };
         let row = SignalRow { signal_id: self.ids.make(), signal };
         self.writes.push(Write::Governance(GovernanceWrite::Signal(row)));
     }
@@ -196,7 +211,13 @@ pub(crate) fn payloads(weighed: &Weighed) -> Vec<Recorded> {
         let payload = payload.to_string().into_bytes();
         Recorded { action: "condition_observed", event_id: Some(observed.event_id), payload }
     });
-    observed.chain(in_records("problem_opened", opened)).chain(in_records("problem_resolved", resolved)).collect()
+    let completed = weighed.completed.iter().map(|completed| Recorded {
+        action: replay::COMPLETED,
+        event_id: Some(completed.event_id),
+        payload: replay::completed(completed),
+    });
+    let before = observed.chain(completed);
+    before.chain(in_records("problem_opened", opened)).chain(in_records("problem_resolved", resolved)).collect()
 }
 
 fn condition(condition: &Condition) -> Value {
@@ -304,14 +325,20 @@ impl Engine {
             let run_id = None;
             let subject =
                 Subject { category: Category::IntegrityWarnings, key, run_id, step: None, worker_class: None };
-            let signal = Signal { subject, at: self.now(), event_id: None, opens, detail };
+            let signal = Signal { subject, at: self.now(), event_id: None, opens, detail, replay: None };
             SignalRow { signal_id: ids.make(), signal }
         };
         let signals: Vec<SignalRow> = told.map(row).collect();
         if !signals.is_empty() {
-            self.outbox.signal(&signals).await?;
-            self.governance_wake.notify_one();
+            self.signal(&signals).await?;
         }
+        Ok(())
+    }
+
+    /// Has this weighed soon.
+    pub(crate) async fn signal(&self, signals: &[SignalRow]) -> Result<(), StoreError> {
+        self.outbox.signal(signals).await?;
+        self.governance_wake.notify_one();
         Ok(())
     }
 
@@ -357,11 +384,14 @@ impl Engine {
     }
 }
 
-/// Weighs signals until the engine is gone.
+/// Does what was approved, and weighs signals, until the engine is gone.
 pub async fn govern(engine: std::sync::Weak<Engine>, wake: Arc<Notify>) {
     loop {
         let _ = tokio::time::timeout(LOOK, wake.notified()).await;
         let Some(engine) = engine.upgrade() else { return };
+        if let Err(refusal) = engine.replay_approved().await {
+            tracing::warn!(%refusal, "approved replays could not be read");
+        }
         if let Err(refusal) = engine.weigh_signals().await {
             tracing::warn!(%refusal, "signals could not be weighed");
         }

@@ -34,6 +34,7 @@ pub mod proposal;
 pub mod purge;
 pub mod readiness;
 pub mod reads;
+pub mod replay;
 pub mod retention;
 pub mod rows;
 pub mod run;
@@ -111,6 +112,8 @@ pub struct Config {
     pub thresholds: Thresholds,
     /// Who approves proposals whose target does not say it.
     pub proposal_approvers: Option<GateEntry>,
+    /// Who approves replays of dead letters whose definition does not say it.
+    pub replay_approvers: Option<GateEntry>,
     /// Callers inside this process act without a credential, and the log's key need not be registered: so in tests, never in
     /// a server. Where not, verifying finds such records and such a key.
     pub in_process_callers: bool,
@@ -140,6 +143,7 @@ impl Default for Config {
             queue: 16_384,
             thresholds: Thresholds::default(),
             proposal_approvers: None,
+            replay_approvers: None,
             in_process_callers: true,
         }
     }

@@ -2,12 +2,12 @@
 
 use crate::monitor::OUTBOX;
 use crate::port::Page;
-use crate::port::outbox::{Delivery, DeliveryState, OutboxView, Settled, Wanted};
+use crate::port::outbox::{Delivery, DeliveryReplay, DeliveryState, OutboxView, Settled, Wanted};
 use crate::port::{Outbox, StoreError};
 use crate::rows::{IdempotencyRow, SignalRow, Write};
 use crate::{Engine, store_failure};
 use countersign_kernel::Time;
-use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::refusal::Refusal;
 use countersign_kernel::registry::scopes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,16 +74,27 @@ impl Engine {
         self.outbox.open().await.take(webhook, self.now(), lease, limit).await
     }
 
+    /// Tries a dead delivery again, as its request was approved: once.
+    pub(crate) async fn replay_delivery(&self, replay: &DeliveryReplay) -> Result<bool, StoreError> {
+        let done = self.outbox.open().await.replay(replay, self.now()).await?;
+        if done {
+            self.outbox.wake.notify_one();
+            self.governance_wake.notify_one();
+            self.hub.governance_moved();
+        }
+        Ok(done)
+    }
+
     pub async fn settle_delivery(&self, delivery: &Delivery, settled: &Settled) -> Result<bool, StoreError> {
         let noted = self.outbox.open().await.settle(delivery, settled, self.now()).await?;
         // What was given up and tried again is late because somebody had to look into it.
-        if noted && matches!(settled, Settled::Delivered) && !delivery.replayed {
+        if noted && matches!(settled, Settled::Delivered) && delivery.replay.is_none() {
             let now = self.now();
             self.monitor.lag(OUTBOX, &delivery.webhook, now, now.0 - delivery.created_at.0);
         }
         // A delivery that was given up, or that arrived after all, is a signal (`governance`).
-        let signals = matches!(settled, Settled::Dead { .. }) || delivery.replayed && *settled == Settled::Delivered;
-        if noted && signals {
+        let arrived = delivery.replay.is_some() && matches!(settled, Settled::Delivered);
+        if noted && (matches!(settled, Settled::Dead { .. }) || arrived) {
             self.governance_wake.notify_one();
         }
         Ok(noted)
@@ -91,9 +102,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// What a dead letter holds: an event with its deliveries, and what it says. Needs `governance:read`.
-    pub async fn dead_event(&self, actor_ref: &str, outbox_id: Uuid) -> Result<Option<(OutboxView, String)>, Refusal> {
-        self.require_scope(actor_ref, scopes::GOVERNANCE_READ).await?;
+    /// What a dead letter holds: an event with its deliveries, and what it says. For the server itself, which needs no grant.
+    pub async fn own_dead_event(&self, outbox_id: Uuid) -> Result<Option<(OutboxView, String)>, Refusal> {
         self.outbox.open().await.find(outbox_id).await.map_err(|error| store_failure(&error))
     }
 
@@ -106,25 +116,5 @@ impl Engine {
     ) -> Result<Vec<OutboxView>, Refusal> {
         self.require_scope(actor_ref, scopes::RUNS_READ).await?;
         self.outbox.open().await.list(state, page).await.map_err(|error| store_failure(&error))
-    }
-
-    /// Has the deliveries of an event that were given up tried again. Needs `governance:act`. Asked again, it finds nothing
-    /// more to do.
-    pub async fn replay_outbox(
-        &self,
-        actor_ref: &str,
-        outbox_id: Option<Uuid>,
-    ) -> Result<(u64, DeliveryState), Refusal> {
-        self.require_scope(actor_ref, scopes::GOVERNANCE_ACT).await?;
-        let unknown = || Refusal::new(Code::NotKnown, "there is no event with this outbox_id").at("outbox_id");
-        let outbox_id = outbox_id.ok_or_else(unknown)?;
-        let replayed = self.outbox.open().await.replay(outbox_id, actor_ref, self.now()).await;
-        let (count, state) = replayed.map_err(|error| store_failure(&error))?.ok_or_else(unknown)?;
-        if count > 0 {
-            tracing::info!(%outbox_id, actor_ref, count, "deliveries that were given up are tried again");
-            self.outbox.wake.notify_one();
-            self.hub.governance_moved();
-        }
-        Ok((count, state))
     }
 }

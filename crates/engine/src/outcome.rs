@@ -1,7 +1,7 @@
 //! What is asked of the engine, and what it answers when it accepts.
 
 use countersign_kernel::plan::Micros;
-use countersign_kernel::process::{Decision, Event, EventBody, Gate, GateKind};
+use countersign_kernel::process::{Decision, Event, EventBody, Gate, GateKind, RequestReplay};
 use countersign_kernel::refusal::Refusal;
 use countersign_kernel::registry::PublishDefinition;
 use countersign_kernel::{Digest, EventId, InstanceId, process, registry, run};
@@ -65,6 +65,8 @@ pub enum Command {
     Governance(Governance),
     /// An approved proposal takes effect.
     Merge(Box<MergeCall>),
+    /// A dead letter is to be tried again, if its approvers agree.
+    RequestReplay(Box<RequestReplay>),
     /// Nothing is to change.
     Ask {
         target: Target,
@@ -140,6 +142,7 @@ impl Command {
             Command::Ask { .. } => "ask",
             Command::Governance(Governance::Weigh) => "weigh_signals",
             Command::Merge(_) => "merge_proposal",
+            Command::RequestReplay(_) => "request_replay",
             Command::Registry(command) => match command {
                 registry::Command::Bootstrap(_) => "bootstrap",
                 registry::Command::RegisterActor(_) => "register_actor",
@@ -221,6 +224,13 @@ pub enum Outcome {
         version: Option<u32>,
         digest: Option<String>,
         created: bool,
+    },
+    /// The request, and the gate that its approvers decide on.
+    ReplayRequested {
+        request_id: String,
+        step_id: Option<String>,
+        chain_id: Option<String>,
+        approvers: Vec<String>,
     },
     HoldPlaced {
         hold_id: String,

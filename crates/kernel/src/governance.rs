@@ -7,6 +7,7 @@ use crate::lifecycle::Guard;
 use crate::refusal::{Code, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use uuid::Uuid;
 
 macro_rules! categories {
     ($($name:ident = $text:literal $light:ident,)*) => {
@@ -96,6 +97,66 @@ pub struct Signal {
     pub event_id: Option<EventId>,
     pub opens: bool,
     pub detail: String,
+    /// It says what became of a replay: then it opens nothing, for the letter is open.
+    pub replay: Option<Replayed>,
+}
+
+/// The end of the replay that this request scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    pub request: InstanceId,
+    pub outcome: ReplayOutcome,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayOutcome {
+    /// The delivery arrived.
+    Delivered,
+    /// The step may be claimed once more; its run says what becomes of it.
+    Resumed,
+    /// It did not arrive, or there was nothing to be tried again.
+    Failed,
+}
+
+impl ReplayOutcome {
+    pub const ALL: &'static [ReplayOutcome] =
+        &[ReplayOutcome::Delivered, ReplayOutcome::Resumed, ReplayOutcome::Failed];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ReplayOutcome::Delivered => "delivered",
+            ReplayOutcome::Resumed => "resumed",
+            ReplayOutcome::Failed => "failed",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|outcome| outcome.as_str() == text)
+    }
+}
+
+/// A replay whose request was approved, and of which the outcome is not known yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheduled {
+    pub dead_letter_id: ProblemId,
+    /// The step or the chain of the approval.
+    pub approval_id: Uuid,
+}
+
+/// The replays that are scheduled, by request.
+pub type Replays = BTreeMap<InstanceId, Scheduled>;
+
+/// What became of a replay; its record is the event that resolves the problem of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompletedReplay {
+    pub event_id: EventId,
+    pub request: InstanceId,
+    pub scheduled: Scheduled,
+    pub outcome: ReplayOutcome,
+    /// The record of the run that took the step up again.
+    pub shown_by: Option<EventId>,
+    pub at: Time,
+    pub detail: String,
 }
 
 /// A problem as it begins.
@@ -141,6 +202,7 @@ pub struct Weighed {
     pub observed: Vec<Observed>,
     pub opened: Vec<Problem>,
     pub resolved: Vec<Resolved>,
+    pub completed: Vec<CompletedReplay>,
     /// How many of the signals this is. What opens anew after it was resolved among them waits for the next time.
     pub taken: usize,
 }
@@ -152,11 +214,12 @@ pub const GUARDS: &[Guard] = &[Guard::ResolvingEvent];
 pub type Open = BTreeMap<(Category, String), (ProblemId, Time)>;
 
 /// Weighs signals in their order against what is open. A signal that changes nothing is dropped. One without an event is
-/// refused, but for what the engine observes by itself.
+/// refused, but for what the engine observes by itself. The end of a replay counts once, and only of one that is scheduled.
 ///
 /// A worker class that is frozen neither becomes silent nor heals, and it heals only by a tick that came after it was found silent.
 pub fn weigh(
     mut open: Open,
+    mut replays: Replays,
     signals: &[Signal],
     is_frozen: &dyn Fn(&str) -> bool,
     ids: &mut IdSource,
@@ -171,6 +234,17 @@ pub fn weigh(
         }
         let key = (subject.category, subject.key.clone());
         let of_workers = subject.category == Category::SilentWorkers;
+        let replayed = match signal.replay {
+            Some(replayed) => {
+                let completed = weighed.complete(signal, replayed, &mut replays, ids);
+                if completed.is_none() || *opens {
+                    weighed.taken += 1;
+                    continue;
+                }
+                completed
+            }
+            None => None,
+        };
         match (opens, open.get(&key).copied()) {
             _ if of_workers && is_frozen(&subject.key) => {}
             (false, Some((_, since))) if of_workers && *at <= since => {}
@@ -186,7 +260,7 @@ pub fn weigh(
                 open.remove(&key);
                 resolved.insert(key);
                 let category = subject.category;
-                let resolved_event_id = weighed.event_of(signal, ids);
+                let resolved_event_id = replayed.unwrap_or_else(|| weighed.event_of(signal, ids));
                 weighed.resolved.push(Resolved { problem_id, category, resolved_event_id });
             }
             (true, Some(_)) | (false, None) => {}
@@ -197,6 +271,21 @@ pub fn weigh(
 }
 
 impl Weighed {
+    /// The record that says what became of a replay; `None` where that is said already, or nothing was scheduled.
+    fn complete(
+        &mut self,
+        signal: &Signal,
+        Replayed { request, outcome }: Replayed,
+        replays: &mut Replays,
+        ids: &mut IdSource,
+    ) -> Option<EventId> {
+        let scheduled = replays.remove(&request)?;
+        let event_id = ids.make();
+        let (at, detail, shown_by) = (signal.at, signal.detail.clone(), signal.event_id);
+        self.completed.push(CompletedReplay { event_id, request, scheduled, outcome, shown_by, at, detail });
+        Some(event_id)
+    }
+
     /// The event that the signal names, or else the record of what was observed.
     fn event_of(&mut self, signal: &Signal, ids: &mut IdSource) -> EventId {
         if let Some(event_id) = signal.event_id {
@@ -248,7 +337,7 @@ mod tests {
             worker_class: None,
         };
         let event_id = event.map(|id| EventId(uuid::Uuid::from_u128(id)));
-        Signal { subject, at: Time(1), event_id, opens, detail: String::new() }
+        Signal { subject, at: Time(1), event_id, opens, detail: String::new(), replay: None }
     }
 
     fn observed(opens: bool, at: i64) -> Signal {
@@ -289,24 +378,24 @@ mod tests {
             signal("a", false, Some(4)),
             signal("a", false, Some(5)),
         ];
-        let weighed = weigh(Open::new(), &signals, &|_| false, &mut ids()).expect("weighed");
+        let weighed = weigh(Open::new(), Replays::new(), &signals, &|_| false, &mut ids()).expect("weighed");
         assert_eq!(weighed.opened.len(), 1);
         assert_eq!(weighed.opened[0].opened_event_id, EventId(uuid::Uuid::from_u128(1)));
         assert_eq!(weighed.resolved.len(), 1);
         assert_eq!(weighed.resolved[0].problem_id, weighed.opened[0].problem_id);
         assert_eq!(weighed.resolved[0].resolved_event_id, EventId(uuid::Uuid::from_u128(4)));
         let open = Open::from([((Category::FailedRuns, "a".to_owned()), (weighed.opened[0].problem_id, Time(1)))]);
-        let again = weigh(open, &signals[..2], &|_| false, &mut ids()).expect("weighed");
+        let again = weigh(open, Replays::new(), &signals[..2], &|_| false, &mut ids()).expect("weighed");
         assert_eq!((again.opened.len(), again.resolved.len(), again.taken), (0, 0, 2));
         // It opens anew in the next round.
         let anew = [signal("a", true, Some(1)), signal("a", false, Some(2)), signal("a", true, Some(3))];
-        assert_eq!(weigh(Open::new(), &anew, &|_| false, &mut ids()).expect("weighed").taken, 2);
+        assert_eq!(weigh(Open::new(), Replays::new(), &anew, &|_| false, &mut ids()).expect("weighed").taken, 2);
     }
 
     #[test]
     fn what_the_engine_observes_is_recorded_and_its_record_is_the_event() {
-        let weighed =
-            weigh(Open::new(), &[observed(true, 1), observed(false, 2)], &|_| false, &mut ids()).expect("weighed");
+        let observed = [observed(true, 1), observed(false, 2)];
+        let weighed = weigh(Open::new(), Replays::new(), &observed, &|_| false, &mut ids()).expect("weighed");
         let [breached, healed] = weighed.observed.as_slice() else { panic!("{weighed:?}") };
         assert_eq!(weighed.opened[0].opened_event_id, breached.event_id);
         assert_eq!(weighed.resolved[0].resolved_event_id, healed.event_id);
@@ -333,8 +422,55 @@ mod tests {
     #[test]
     fn nothing_resolves_without_an_event() {
         for opens in [true, false] {
-            let refused = weigh(Open::new(), &[signal("a", opens, None)], &|_| false, &mut ids()).expect_err("refused");
+            let refused = weigh(Open::new(), Replays::new(), &[signal("a", opens, None)], &|_| false, &mut ids())
+                .expect_err("refused");
             assert!(refused.is_by_guard(Guard::ResolvingEvent), "{refused}");
         }
+    }
+
+    fn replayed(request: u128, outcome: ReplayOutcome) -> Signal {
+        let opens = outcome != ReplayOutcome::Delivered;
+        let mut signal = signal("letter", opens, None);
+        signal.subject.category = Category::Dlq;
+        signal.replay = Some(Replayed { request: InstanceId(Uuid::from_u128(request)), outcome });
+        signal
+    }
+
+    fn scheduled(request: u128) -> Replays {
+        let scheduled = Scheduled { dead_letter_id: ProblemId(Uuid::from_u128(9)), approval_id: Uuid::from_u128(8) };
+        Replays::from([(InstanceId(Uuid::from_u128(request)), scheduled)])
+    }
+
+    fn letter() -> Open {
+        Open::from([((Category::Dlq, "letter".to_owned()), ProblemId(Uuid::from_u128(9)))])
+    }
+
+    #[test]
+    fn an_arrival_is_recorded_once_and_resolves_its_letter() {
+        let signals = [replayed(7, ReplayOutcome::Delivered), replayed(7, ReplayOutcome::Delivered)];
+        let weighed = weigh(letter(), scheduled(7), &signals, &mut ids()).expect("weighed");
+        let [completed] = weighed.completed.as_slice() else { panic!("{weighed:?}") };
+        assert_eq!((completed.outcome, completed.scheduled.approval_id.as_u128()), (ReplayOutcome::Delivered, 8));
+        assert_eq!(weighed.resolved.len(), 1);
+        assert_eq!(weighed.resolved[0].resolved_event_id, completed.event_id);
+        assert!(weighed.observed.is_empty());
+        assert_eq!(weighed.taken, 2);
+    }
+
+    #[test]
+    fn a_replay_that_fails_leaves_its_letter_open_and_opens_none() {
+        for open in [letter(), Open::new()] {
+            let weighed = weigh(open, scheduled(7), &[replayed(7, ReplayOutcome::Failed)], &mut ids());
+            let weighed = weighed.expect("weighed");
+            assert_eq!((weighed.completed.len(), weighed.opened.len(), weighed.resolved.len()), (1, 0, 0));
+        }
+    }
+
+    /// Seed 003, 7.4: every replay has a request and an approval.
+    #[test]
+    fn what_nobody_approved_resolves_nothing() {
+        let signals = [replayed(7, ReplayOutcome::Delivered)];
+        let weighed = weigh(letter(), scheduled(6), &signals, &mut ids()).expect("weighed");
+        assert_eq!((weighed.completed.len(), weighed.resolved.len(), weighed.taken), (0, 0, 1));
     }
 }

@@ -346,6 +346,7 @@ pub(crate) async fn open_with(
     engine.log = seed.map(|seed| config.log(seed));
     engine.proposal_approvers = config.governance.proposals.entry()?;
     engine.thresholds = config.governance.thresholds();
+    engine.replay_approvers = config.governance.replay_approvers()?;
     engine.in_process_callers = false;
     Engine::open(store, engine).await.context("the engine cannot be started")
 }

@@ -64,6 +64,8 @@ mod quorum;
 mod reading;
 #[path = "http_api/regulated.rs"]
 mod regulated;
+#[path = "http_api/replays.rs"]
+mod replays;
 #[path = "http_api/requests.rs"]
 mod requests;
 #[path = "http_api/resources.rs"]

@@ -2,9 +2,10 @@
 
 use crate::select::{Dialect, Select};
 use crate::value::{Columns, Value, token};
-use countersign_engine::port::{Page, ProblemQuery, StoreError};
-use countersign_engine::rows::{ProblemEnd, ProblemRow, SignalRow};
-use countersign_kernel::governance::{Category, Problem, Signal, Subject};
+use countersign_engine::port::{Page, ProblemQuery, ReplayQuery, StoreError};
+use countersign_engine::rows::{ProblemEnd, ProblemRow, ReplayEnd, ReplayRow, SignalRow};
+use countersign_kernel::governance::{Category, Problem, ReplayOutcome, Replayed, Scheduled, Signal, Subject};
+use countersign_kernel::process::ReplayState;
 use countersign_kernel::{EventId, InstanceId, ProblemId, Time};
 
 pub struct GovernanceSql {
@@ -13,6 +14,10 @@ pub struct GovernanceSql {
     /// Parameters: category, key.
     pub open: String,
     pub counts: &'static str,
+    /// Parameters: these requests. Those of them that are approved, and of which no outcome is known.
+    pub scheduled: String,
+    /// Parameter: limit. Approved requests that nothing was done about yet.
+    pub due: String,
 }
 
 impl GovernanceSql {
@@ -20,7 +25,8 @@ impl GovernanceSql {
         let (a, b) = (dialect.hole(1), dialect.hole(2));
         GovernanceSql {
             signals: format!(
-                "SELECT signal_id, category, key, opens, at_us, event_id, run_id, step, worker_class, detail FROM problem_signals \
+                "SELECT signal_id, category, key, opens, at_us, event_id, run_id, step, worker_class, detail, \
+                 replay_request_id, replay_outcome FROM problem_signals \
                  ORDER BY signal_id LIMIT {a}"
             ),
             open: match dialect {
@@ -33,6 +39,18 @@ impl GovernanceSql {
                 ),
             },
             counts: "SELECT category, open_count FROM problem_counts",
+            scheduled: format!(
+                "SELECT request_id, problem_id, approval_id FROM replay_requests WHERE {} AND state = 'approved'",
+                dialect.among("request_id")
+            ),
+            due: format!(
+                "SELECT {REPLAY_COLUMNS} FROM replay_requests r{} WHERE r.state = 'approved' AND r.replayed_at_us IS NULL \
+                 ORDER BY r.request_id LIMIT {a}",
+                match dialect {
+                    Dialect::Sqlite => " INDEXED BY replay_requests_due",
+                    Dialect::Postgres => "",
+                }
+            ),
         }
     }
 }
@@ -56,6 +74,48 @@ pub fn problems<'q>(dialect: Dialect, query: &ProblemQuery, page: &Page) -> Sele
     select.paged("p.problem_id", page)
 }
 
+const REPLAY_COLUMNS: &str = "r.request_id, r.problem_id, r.requested_by, r.requested_at_us, r.state, r.approval_id, r.outcome, \
+                              r.outcome_event_id, r.completed_at_us";
+
+pub fn replay_requests<'q>(dialect: Dialect, query: &ReplayQuery, page: &Page) -> Select<'q> {
+    let mut select = Select::new(dialect, format!("SELECT {REPLAY_COLUMNS} FROM replay_requests r"));
+    // Spelt out, so that the index of what is open serves it.
+    if let Some(open) = query.open {
+        let not = if open { "" } else { "NOT " };
+        select.conditions.push(format!("r.state {not}IN ('requested', 'approved')"));
+    }
+    if let Some(problem_id) = query.dead_letter_id {
+        select.compare("r.problem_id", "=", Value::Id(problem_id.0));
+    }
+    select.paged("r.request_id", page)
+}
+
+pub fn replay_row(row: &dyn Columns) -> Result<ReplayRow, StoreError> {
+    let outcome = row.optional_text(6)?.map(|text| token(&text, ReplayOutcome::parse)).transpose()?;
+    let completed = match (outcome, row.optional_id(7)?, row.optional_int(8)?) {
+        (Some(outcome), Some(id), Some(at)) => Some(ReplayEnd { outcome, event_id: EventId(id), at: Time(at) }),
+        (None, None, None) => None,
+        _ => return Err(StoreError::Corrupt("a replay has half an outcome".to_owned())),
+    };
+    Ok(ReplayRow {
+        request_id: InstanceId(row.id(0)?),
+        dead_letter_id: ProblemId(row.id(1)?),
+        requested_by: row.text(2)?,
+        requested_at: row.time(3)?,
+        state: token(&row.text(4)?, ReplayState::parse)?,
+        approval_id: row.optional_id(5)?,
+        completed,
+    })
+}
+
+pub fn scheduled_row(row: &dyn Columns) -> Result<(InstanceId, Scheduled), StoreError> {
+    let request = InstanceId(row.id(0)?);
+    let approval_id = row.optional_id(2)?;
+    let approval_id =
+        approval_id.ok_or_else(|| StoreError::Corrupt(format!("request {request} is approved by no gate")))?;
+    Ok((request, Scheduled { dead_letter_id: ProblemId(row.id(1)?), approval_id }))
+}
+
 fn category(text: &str) -> Result<Category, StoreError> {
     token(text, Category::parse)
 }
@@ -69,7 +129,10 @@ pub fn signal_row(row: &dyn Columns) -> Result<SignalRow, StoreError> {
         worker_class: row.optional_text(8)?,
     };
     let event_id = row.optional_id(5)?.map(EventId);
-    let signal = Signal { subject, at: row.time(4)?, event_id, opens: row.bool(3)?, detail: row.text(9)? };
+    let outcome = row.optional_text(11)?.map(|text| token(&text, ReplayOutcome::parse)).transpose()?;
+    let replay = row.optional_id(10)?.map(InstanceId).zip(outcome);
+    let replay = replay.map(|(request, outcome)| Replayed { request, outcome });
+    let signal = Signal { subject, at: row.time(4)?, event_id, opens: row.bool(3)?, detail: row.text(9)?, replay };
     Ok(SignalRow { signal_id: row.id(0)?, signal })
 }
 

@@ -4,10 +4,10 @@
 use crate::select::{Dialect, Select};
 use crate::statement::{Kind, Statement};
 use crate::value::{Columns, Type, Value, token};
-use countersign_engine::port::outbox::{Delivery, DeliveryState, DeliveryView, OutboxView, Settled};
+use countersign_engine::port::outbox::{Delivery, DeliveryReplay, DeliveryState, DeliveryView, OutboxView, Settled};
 use countersign_engine::port::{Page, StoreError};
 use countersign_engine::rows::SignalRow;
-use countersign_kernel::governance::{Category, Signal, Subject};
+use countersign_kernel::governance::{Category, ReplayOutcome, Replayed, Signal, Subject};
 use countersign_kernel::{EventId, IdSource, InstanceId, Time};
 use std::time::Duration;
 use uuid::Uuid;
@@ -49,11 +49,14 @@ pub struct OutboxSql {
     pub dead: String,
     /// Ends an event none of whose deliveries is pending. Parameter: event.
     pub conclude: String,
-    /// Parameter: event.
+    /// Notes that an approved request was acted on. Parameters: request, when.
+    pub claim: String,
+    /// Parameters: event, webhook, request.
     pub revive: String,
+    /// The state of one delivery. Parameters: event, webhook.
+    pub standing: String,
     /// Parameters: event, who, when.
     pub replayed: String,
-    pub state: String,
     /// Parameter: event.
     pub data: String,
     /// Parameter: events.
@@ -87,7 +90,7 @@ impl OutboxSql {
             unwanted: format!("UPDATE outbox SET state = 'delivered', data = 'null' WHERE {among}"),
             due: format!(
                 "SELECT d.outbox_id, d.webhook, o.instance_id, o.event_type, o.step, o.created_at_us, o.data, d.attempts, \
-                 (o.replayed_at_us IS NOT NULL) \
+                 d.replay_request_id \
                  FROM deliveries d JOIN outbox o ON o.outbox_id = d.outbox_id \
                  WHERE d.webhook = {a} AND d.state = 'pending' AND d.next_attempt_at_us <= {c} \
                  ORDER BY d.next_attempt_at_us, d.outbox_id LIMIT {b}{skip_d}"
@@ -109,14 +112,18 @@ impl OutboxSql {
                 "UPDATE outbox SET state = CASE WHEN {dead} THEN 'dead' ELSE 'delivered' END, \
                  data = CASE WHEN {dead} THEN data ELSE 'null' END WHERE outbox_id = {a} AND state = 'pending' AND NOT {pending}"
             ),
-            revive: format!(
-                "UPDATE deliveries SET state = 'pending', attempts = 0, next_attempt_at_us = 0, settled_at_us = NULL \
-                 WHERE outbox_id = {a} AND state = 'dead'"
+            claim: format!(
+                "UPDATE replay_requests SET replayed_at_us = {b} \
+                 WHERE request_id = {a} AND state = 'approved' AND replayed_at_us IS NULL"
             ),
+            revive: format!(
+                "UPDATE deliveries SET state = 'pending', attempts = 0, next_attempt_at_us = 0, settled_at_us = NULL, \
+                 replay_request_id = {c} WHERE outbox_id = {a} AND webhook = {b} AND state = 'dead'"
+            ),
+            standing: format!("SELECT state FROM deliveries WHERE outbox_id = {a} AND webhook = {b}"),
             replayed: format!(
                 "UPDATE outbox SET state = 'pending', replayed_by = {b}, replayed_at_us = {c} WHERE outbox_id = {a}"
             ),
-            state: format!("SELECT state FROM outbox WHERE outbox_id = {a}"),
             data: format!("SELECT data FROM outbox WHERE outbox_id = {a}"),
             deliveries: format!(
                 "SELECT outbox_id, webhook, state, attempts, next_attempt_at_us, settled_at_us, last_error FROM deliveries \
@@ -145,11 +152,11 @@ impl OutboxSql {
     }
 }
 
-/// What a settlement signals: a delivery that is given up is a dead letter until it arrives after all.
+/// What a settlement signals: a delivery that is given up is a dead letter until it arrives after a replay.
 pub fn signal(delivery: &Delivery, settled: &Settled, now: Time) -> Option<SignalRow> {
-    let opens = match settled {
-        Settled::Dead { .. } => true,
-        Settled::Delivered if delivery.replayed => false,
+    let (opens, outcome) = match settled {
+        Settled::Dead { .. } => (true, ReplayOutcome::Failed),
+        Settled::Delivered if delivery.replay.is_some() => (false, ReplayOutcome::Delivered),
         Settled::Delivered | Settled::Postponed { .. } => return None,
     };
     let (outbox_id, webhook) = (delivery.outbox_id, &delivery.webhook);
@@ -160,20 +167,46 @@ pub fn signal(delivery: &Delivery, settled: &Settled, now: Time) -> Option<Signa
         step: delivery.step.clone(),
         worker_class: None,
     };
-    // Two deliveries of one event may be settled at one time.
-    let of_webhook = webhook.bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
-    let entropy = outbox_id.as_u64_pair().1.wrapping_add(of_webhook);
+    let replay = delivery.replay.map(|request| Replayed { request, outcome });
     let signal = Signal {
         subject,
         at: now,
-        event_id: opens.then_some(EventId(outbox_id)),
+        event_id: (opens && replay.is_none()).then_some(EventId(outbox_id)),
         opens,
-        detail: match opens {
-            true => format!("the delivery of `{}` to {webhook} was given up", delivery.event_type),
-            false => format!("`{}` was delivered to {webhook} after a replay", delivery.event_type),
+        detail: match (opens, replay) {
+            (true, None) => format!("the delivery of `{}` to {webhook} was given up", delivery.event_type),
+            (true, Some(_)) => format!("the delivery of `{}` to {webhook} was given up again", delivery.event_type),
+            (false, _) => format!("`{}` was delivered to {webhook} after a replay", delivery.event_type),
         },
+        replay,
     };
-    Some(SignalRow { signal_id: IdSource::new(now, entropy).make(), signal })
+    Some(SignalRow { signal_id: signal_id(outbox_id, webhook, now), signal })
+}
+
+/// The outcome of a replay of a delivery that is not given up any more, or is not known.
+pub fn nothing_dead(replay: &DeliveryReplay, state: Option<DeliveryState>, now: Time) -> SignalRow {
+    let arrived = state == Some(DeliveryState::Delivered);
+    let outcome = if arrived { ReplayOutcome::Delivered } else { ReplayOutcome::Failed };
+    let detail = match state {
+        Some(DeliveryState::Delivered) => "it had arrived already",
+        Some(_) => "it is on its way already",
+        None => "this delivery is not known",
+    };
+    let signal = Signal {
+        subject: replay.subject.clone(),
+        at: now,
+        event_id: None,
+        opens: !arrived,
+        detail: format!("nothing was replayed to {}: {detail}", replay.webhook),
+        replay: Some(Replayed { request: replay.request_id, outcome }),
+    };
+    SignalRow { signal_id: signal_id(replay.outbox_id, &replay.webhook, now), signal }
+}
+
+/// Two deliveries of one event may be settled at one time.
+fn signal_id(outbox_id: Uuid, webhook: &str, now: Time) -> Uuid {
+    let of_webhook = webhook.bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    IdSource::new(now, outbox_id.as_u64_pair().1.wrapping_add(of_webhook)).make()
 }
 
 /// The page that holds this event and no other.
@@ -209,7 +242,7 @@ pub fn due_row(row: &dyn Columns) -> Result<Delivery, StoreError> {
         created_at: row.time(5)?,
         data: row.text(6)?,
         attempt: row.count(7)? + 1,
-        replayed: row.bool(8)?,
+        replay: row.optional_id(8)?.map(InstanceId),
     })
 }
 

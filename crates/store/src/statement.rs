@@ -116,7 +116,8 @@ statements! {
     Outbox: Insert "outbox" ("outbox_id" Id, "instance_id" Id, "event_type" Text, "data" Text, "created_at_us" Int, "next_attempt_at_us" Int, "step" Text);
     Delivery: Insert [2] "deliveries" ("outbox_id" Id, "webhook" Text, "state" Text, "attempts" Int, "next_attempt_at_us" Int);
     ProblemSignal: Insert "problem_signals" ("signal_id" Id, "category" Text, "key" Text, "opens" Bool, "at_us" Int, "event_id" Id, "run_id" Id,
-        "step" Text, "worker_class" Text, "detail" Text);
+        "step" Text, "worker_class" Text, "detail" Text, "replay_request_id" Id, "replay_outcome" Text);
+    ReplayRequest: Insert "replay_requests" ("request_id" Id, "problem_id" Id, "requested_by" Text, "requested_at_us" Int, "state" Text);
     Problem: Insert "problems" ("problem_id" Id, "category" Text, "key" Text, "since_us" Int, "opened_event_id" Id, "run_id" Id,
         "step" Text, "worker_class" Text, "detail" Text);
 
@@ -162,6 +163,8 @@ statements! {
     RedactOutbox: Redact [2] "outbox" ("instance_id" Id, "created_at_us" Int, "data" Text);
     ResolveProblem: Update "problems" ("problem_id" Id, "resolved_event_id" Id, "resolved_at_us" Int);
     CountProblems: Update "problem_counts" ("category" Text, "open_count" Int);
+    DecideReplay: Update "replay_requests" ("request_id" Id, "state" Text, "approval_id" Id);
+    CompleteReplay: Update "replay_requests" ("request_id" Id, "state" Text, "outcome" Text, "outcome_event_id" Id, "completed_at_us" Int);
     PassKey: Update [2] "idempotency" ("actor_ref" Text, "key" Text, "expires_at_us" Int, "instance_id" Id);
     ForgetKeys: Delete "idempotency" ("expires_at_us" Int, "instance_id" Id);
     TakeSignal: Delete "problem_signals" ("signal_id" Id);

@@ -142,3 +142,18 @@ async fn a_thousand_streams_read_nothing_on_sqlite() -> anyhow::Result<()> {
 async fn a_thousand_streams_read_nothing_on_postgres() -> anyhow::Result<()> {
     crash::followed_by_many(std::path::Path::new(env!("CARGO_BIN_EXE_countersign-torture")), Kind::Postgres).await
 }
+
+/// What was approved is replayed once, whenever the server is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_approved_replay_happens_once_on_sqlite() -> anyhow::Result<()> {
+    let summary = crash::killed_after_approvals(Kind::Sqlite, 1, 6).await?;
+    println!("{summary}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_approved_replay_happens_once_on_postgres() -> anyhow::Result<()> {
+    let summary = crash::killed_after_approvals(Kind::Postgres, 1, 6).await?;
+    println!("{summary}");
+    Ok(())
+}

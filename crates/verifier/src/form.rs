@@ -277,6 +277,23 @@ pub fn payload(header: &Header) -> Form {
         }
         Action::EvidenceExported => const { &[text("instance_id"), must("through_sequence", Kind::Int)] },
         Action::ConditionObserved => const { &[text("instance_id"), must("conditions", Kind::List)] },
+        Action::DlqReplayRequested => {
+            const { &[text("instance_id"), text("dlq_replay_request_id"), text("dead_letter_id"), must("key", Kind::Text)] }
+        }
+        Action::DlqReplayCompleted => {
+            const {
+                &[
+                    text("instance_id"),
+                    text("dlq_replay_request_id"),
+                    text("approval_id"),
+                    text("dead_letter_id"),
+                    must("outcome", Kind::OneOf(&["delivered", "resumed", "failed"])),
+                    must("at_us", Kind::Int),
+                    text("detail"),
+                    maybe("event_id", Kind::Text),
+                ]
+            }
+        }
         Action::ProblemOpened | Action::ProblemResolved => {
             const { &[text("instance_id"), must("problems", Kind::List)] }
         }

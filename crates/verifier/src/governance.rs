@@ -6,6 +6,7 @@ use crate::finding::{Claim, Code, Findings};
 use crate::json::Value;
 use crate::record::{Action, Header, Record};
 use crate::registry::Registry;
+use crate::replays::Asked;
 use std::collections::{HashMap, HashSet};
 
 const CATEGORIES: [&str; 8] = [
@@ -40,6 +41,10 @@ pub struct Governance {
     resolved: HashSet<Id>,
     /// What was observed in the command whose records are arriving, and when: event, category, key, and whether it is over.
     observed: HashMap<(Id, &'static str, String, bool), i64>,
+    /// Requests to replay a dead letter.
+    pub asked: HashMap<Id, Asked>,
+    /// What arrived by a replay that this command completed: the record and the letter.
+    arrived: HashSet<(Id, Id)>,
     command_at_us: i64,
 }
 
@@ -50,6 +55,19 @@ impl Governance {
         if header.recorded_at_us != self.command_at_us {
             self.command_at_us = header.recorded_at_us;
             self.observed.clear();
+            self.arrived.clear();
+        }
+        if let (Action::DlqReplayRequested | Action::DlqReplayCompleted, Some(payload)) =
+            (header.action, record.payload())
+        {
+            let taken = match header.action {
+                Action::DlqReplayRequested => self.ask(payload),
+                _ => self.complete(payload, header),
+            };
+            if let Err(detail) = taken {
+                findings.find(Code::GovernanceInvalid, header, detail);
+            }
+            return;
         }
         let list = if header.action == Action::ConditionObserved { "conditions" } else { "problems" };
         let entries = record.payload().and_then(|payload| payload.get(list)).and_then(Value::as_list);
@@ -63,6 +81,38 @@ impl Governance {
                 findings.find(Code::GovernanceInvalid, header, detail);
             }
         }
+    }
+
+    fn ask(&mut self, payload: &Value) -> Result<(), String> {
+        let (request, letter) = (id(payload, "dlq_replay_request_id")?, id(payload, "dead_letter_id")?);
+        let key = payload.text("key").unwrap_or_default().to_owned();
+        let known = self.asked.insert(request, Asked { letter, key: key.clone(), completed: None });
+        if known.is_some() {
+            return Err(format!("request {request} is made a second time"));
+        }
+        match self.open.get(&letter) {
+            Some(open) if open.category == "dlq" && open.key == key => Ok(()),
+            _ => Err(format!("there is no open dead letter {letter} about {key}")),
+        }
+    }
+
+    fn complete(&mut self, payload: &Value, header: &Header) -> Result<(), String> {
+        let request = id(payload, "dlq_replay_request_id")?;
+        let (approval, letter) = (id(payload, "approval_id")?, id(payload, "dead_letter_id")?);
+        let Some(asked) = self.asked.get_mut(&request) else {
+            return Err(format!("request {request} was never made"));
+        };
+        if asked.completed.is_some() {
+            return Err(format!("request {request} is completed a second time"));
+        }
+        asked.completed = Some((approval, header.clone()));
+        if asked.letter != letter {
+            return Err(format!("request {request} is about another dead letter than {letter}"));
+        }
+        if payload.text("outcome") == Some("delivered") {
+            self.arrived.insert((header.event_id, letter));
+        }
+        Ok(())
     }
 
     fn observe(&mut self, entry: &Value, header: &Header, registry: &Registry) -> Result<(), String> {
@@ -123,6 +173,11 @@ impl Governance {
         }
         if category != open.category {
             return Err(format!("problem {problem_id} is of `{}`, not of `{category}`", open.category));
+        }
+        // A delivery arrives by a replay, and by nothing else.
+        let delivery = category == "dlq" && open.key.starts_with(&format!("{}.", open.event_id));
+        if delivery && !self.arrived.contains(&(event_id, problem_id)) {
+            return Err(format!("event {event_id} is no record of a replay that delivered dead letter {problem_id}"));
         }
         self.is_shown(event_id, category, &open.key, true)?;
         // Of workers it is the time of the tick: one from before shows nothing.

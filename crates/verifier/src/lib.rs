@@ -22,6 +22,7 @@ mod policy;
 mod process;
 mod record;
 mod registry;
+mod replays;
 pub mod report;
 mod retention;
 mod run;

@@ -21,6 +21,8 @@ pub enum Kind {
     /// A run that is a step of another one.
     Child,
     Proposal,
+    /// A request to replay a dead letter.
+    Replay,
 }
 
 /// The scope a record needs, and whether the finer scope of a definition does as well.
@@ -91,6 +93,8 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         | Action::DelegationRevoked
         // Only the engine writes them, which the chain's own check looks at.
         | Action::ConditionObserved
+        | Action::DlqReplayRequested
+        | Action::DlqReplayCompleted
         | Action::ProblemOpened
         | Action::ProblemResolved
         | Action::ConfigurationRecorded => return None,
@@ -103,7 +107,16 @@ pub fn check(record: &Record, origin: Origin<'_>, kind: Kind, registry: &Registr
     let is_run = matches!(kind, Kind::Run | Kind::Child);
     let needed = match header.action {
         // The engine follows the gate of its approval.
-        Action::TransitionFired if kind == Kind::Proposal && engine => None,
+        Action::TransitionFired if matches!(kind, Kind::Proposal | Kind::Replay) && engine => None,
+        Action::WorkflowStarted | Action::GateOpened | Action::ChainInitiated if kind == Kind::Replay => {
+            Some(("governance:act", false))
+        }
+        // As a request for that was approved.
+        Action::StepRetryOrdered
+            if engine && record.payload().is_some_and(|payload| payload.get("replay").is_some()) =>
+        {
+            None
+        }
         Action::WorkflowStarted | Action::GateOpened | Action::ChainInitiated | Action::TransitionFired
             if kind == Kind::Proposal =>
         {

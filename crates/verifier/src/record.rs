@@ -108,6 +108,8 @@ actions! {
     ConditionObserved = "condition_observed" in Governance,
     ProblemOpened = "problem_opened" in Governance,
     ProblemResolved = "problem_resolved" in Governance,
+    DlqReplayRequested = "dlq_replay_requested" in Governance,
+    DlqReplayCompleted = "dlq_replay_completed" in Governance,
 }
 
 impl Action {

@@ -76,7 +76,7 @@ def _(t: Tamper) -> None:
 
 @mutation("undeclared-action", "engine", "2", "undeclared-transition")
 def _(t: Tamper) -> None:
-    r = t.one("transition_fired", where=lambda r: not r.body["guarded"])
+    r = t.one("transition_fired", where=lambda r: not r.body["guarded"] and r.head["actor_ref"] != t.app_ref)
     if r.head["assurance"] == "actor_signed":
         t.sign_again(r, body={**json.loads(unb64(r.proofdata["body"])), "action": "skip-everything"})
     t.edit(r, action="skip-everything")

@@ -1,6 +1,6 @@
 //! Governance: the board of problems, and the problems of a category.
 
-use super::FailedAttempt;
+use super::{FailedAttempt, ReplayRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -183,6 +183,9 @@ pub struct DeadLetterView {
     /// Of a step: every attempt that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempt_log: Vec<FailedAttempt>,
+    /// Requests to replay it, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replay_requests: Vec<ReplayRequest>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

@@ -71,14 +71,3 @@ pub struct OutboxQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
-
-/// What had been given up is tried again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct OutboxReplayed {
-    pub outbox_id: String,
-    /// The state of the event now.
-    pub state: OutboxState,
-    /// How many of its deliveries are tried again; 0 where none had been given up.
-    pub deliveries: u64,
-}

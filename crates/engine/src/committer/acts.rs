@@ -23,7 +23,7 @@ impl Command {
             Command::Run { command, .. } => of_run(command),
             Command::Claim(_) => Some(Act::Other),
             Command::Registry(command) => of_registry(command),
-            Command::Merge(_) => Some(Act::Other),
+            Command::Merge(_) | Command::RequestReplay(_) => Some(Act::Other),
             Command::Ask { .. } | Command::Governance(Governance::Weigh) => None,
         }
     }

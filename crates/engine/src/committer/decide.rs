@@ -151,6 +151,9 @@ impl Committer {
             written.writes.extend(self.emitted(&base, started.as_ref(), event, event_id, &mut ids)?);
             self.write_event(call, &base, event, event_id, registry, documents.as_ref(), &mut ids, &mut written)?;
             self.write_purge(event, &mut written.writes)?;
+            if self.cache.peek(&base.instance_id).is_some_and(|instance| instance.process.is_replay()) {
+                written.writes.extend(super::replay::decided(base.instance_id, event));
+            }
         }
         // Behind the assignments that it is about: SQLite writes in this order.
         if events.iter().any(opens_gate) {
@@ -245,6 +248,7 @@ impl Committer {
             | Command::Registry(_)
             | Command::Governance(_)
             | Command::Merge(_)
+            | Command::RequestReplay(_)
             | Command::Ask { .. } => None,
         };
         let instance =

@@ -4,11 +4,11 @@
 use super::decide::RecordDraft;
 use super::{Answer, Committer, Job, MAX_ROUNDS};
 use crate::governance::{self, MOST_SIGNALS, Recorded};
-use crate::outcome::{Command, Governance, Outcome};
+use crate::outcome::{Command, Governance, Outcome, Proof};
 use crate::port::{Batch, Committed, Head, StoreError, Unit, Verdict};
 use crate::rows::{GovernanceWrite, ProblemEnd, SignalRow, Write};
-use crate::store_failure;
-use countersign_kernel::governance::{Category, Open, Signal, Weighed, require_engine, weigh};
+use crate::{replay, store_failure};
+use countersign_kernel::governance::{Category, Open, Replays, Signal, Weighed, require_engine, weigh};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::{IdSource, InstanceId, Time};
 use std::collections::BTreeMap;
@@ -51,8 +51,12 @@ impl Committer {
         let subjects: Vec<(Category, String)> =
             signals.iter().map(|row| (row.signal.subject.category, row.signal.subject.key.clone())).collect();
         let open = if subjects.is_empty() { Open::new() } else { self.reader.open_problems(&subjects).await? };
+        let requests: Vec<InstanceId> =
+            signals.iter().filter_map(|row| row.signal.replay.map(|replay| replay.request)).collect();
+        let replays =
+            if requests.is_empty() { Replays::new() } else { self.reader.scheduled_replays(&requests).await? };
         let counts: BTreeMap<Category, u64> = self.reader.count_problems().await?.into_iter().collect();
-        Ok(self.weighed(job, head, &signals, open, counts))
+        Ok(self.weighed(job, head, &signals, (open, replays), counts))
     }
 
     fn weighed(
@@ -60,7 +64,7 @@ impl Committer {
         job: &Job,
         head: Head,
         signals: &[SignalRow],
-        open: Open,
+        (open, replays): (Open, Replays),
         counts: BTreeMap<Category, u64>,
     ) -> Result<Decided, Refusal> {
         require_engine(&job.call.actor_ref, &self.config.application_actor_ref)?;
@@ -71,7 +75,7 @@ impl Committer {
         let registry = self.registry.clone();
         let registry = registry.read();
         let is_frozen = |class: &str| registry.freeze_of(class).is_some();
-        let weighed = weigh(open, &given, &is_frozen, &mut draft.ids)?;
+        let weighed = weigh(open, replays, &given, &is_frozen, &mut draft.ids)?;
         drop(registry);
         let answer = Outcome::Weighed {
             signals: weighed.taken as u64,
@@ -79,7 +83,7 @@ impl Committer {
             resolved: weighed.resolved.len() as u64,
         };
         for recorded in governance::payloads(&weighed) {
-            self.governance_record(job, &mut draft, recorded)?;
+            self.governance_record(&job.call.actor_ref, &job.call.proof, &mut draft, recorded)?;
         }
         let at = draft.at;
         let writes = &mut draft.unit.writes;
@@ -90,6 +94,11 @@ impl Committer {
                 .map(|row| Write::Governance(GovernanceWrite::TakeSignal { signal_id: row.signal_id })),
         );
         writes.extend(counted(&weighed, counts));
+        for completed in &weighed.completed {
+            let event = self.config.emitter.replay_row(completed, &*self.config.language, &mut draft.ids)?;
+            writes.extend(event);
+            writes.push(replay::ended(completed, at));
+        }
         let Weighed { opened, resolved, .. } = weighed;
         writes.extend(opened.into_iter().map(|problem| Write::Governance(GovernanceWrite::Problem(problem))));
         writes.extend(resolved.into_iter().map(|resolved| {
@@ -99,7 +108,7 @@ impl Committer {
         Ok((draft.unit, answer))
     }
 
-    fn governance_draft(&mut self, head: Head, earliest: Time) -> Result<Draft, Refusal> {
+    pub(super) fn governance_draft(&mut self, head: Head, earliest: Time) -> Result<Draft, Refusal> {
         let at = self.now().max(Time(head.last_time.0 + 1)).max(self.registry.newest()).max(earliest);
         let ids = IdSource::new(at, u64::from_le_bytes(self.random()?));
         let mut unit = Unit::new(InstanceId::GOVERNANCE, head.sequence);
@@ -108,9 +117,10 @@ impl Committer {
         Ok(Draft { unit, ids, at })
     }
 
-    fn governance_record(
+    pub(super) fn governance_record(
         &mut self,
-        job: &Job,
+        actor_ref: &str,
+        proof: &Proof,
         draft: &mut Draft,
         Recorded { action, event_id, payload }: Recorded,
     ) -> Result<(), Refusal> {
@@ -121,11 +131,11 @@ impl Committer {
             instance_id: InstanceId::GOVERNANCE,
             head: &mut draft.unit.head,
             action_ref: action,
-            actor_ref: &job.call.actor_ref,
+            actor_ref,
             at: draft.at,
             registry_seq,
             policy_ref: &policy_ref,
-            proof: &job.call.proof,
+            proof,
             payload,
         })?;
         draft.unit.records.push(record);
@@ -157,10 +167,10 @@ impl Committer {
 }
 
 /// Records of the chain under construction.
-struct Draft {
-    unit: Unit,
-    ids: IdSource,
-    at: Time,
+pub(super) struct Draft {
+    pub unit: Unit,
+    pub ids: IdSource,
+    pub at: Time,
 }
 
 /// How many are open afterwards, where that changes.

@@ -38,6 +38,7 @@ impl Job {
             | Command::Registry(_)
             | Command::Governance(_)
             | Command::Merge(_)
+            | Command::RequestReplay(_)
             | Command::Ask { .. } => None,
         };
         Job { call, answer, refused: None, named_step, offered: vec![], looked_at: Time(0) }
@@ -57,7 +58,7 @@ impl Job {
     }
 
     pub(super) fn is_registry(&self) -> bool {
-        matches!(self.call.command, Command::Registry(_) | Command::Merge(_))
+        matches!(self.call.command, Command::Registry(_) | Command::Merge(_) | Command::RequestReplay(_))
     }
 
     /// It is decided and committed by itself.
@@ -76,6 +77,7 @@ impl Job {
             | Command::Claim(_)
             | Command::Governance(_)
             | Command::Merge(_)
+            | Command::RequestReplay(_)
             | Command::Registry(_) => None,
         }
     }

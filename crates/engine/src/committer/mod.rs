@@ -26,6 +26,7 @@ mod place;
 mod placing;
 mod preview;
 mod registry_change;
+mod replay;
 mod retention;
 mod round;
 mod runs;
@@ -46,6 +47,7 @@ use crate::outbox::sends;
 use crate::outcome::{Command, Outcome, Target};
 use crate::port::{Batch, Committed, Due, Head, Reader, StoreError, Verdict, Writer};
 use crate::readiness::Readiness;
+use crate::replay::schedules;
 use crate::rows::{IdempotencyRow, Write};
 use crate::run::agenda::{Book, Item};
 use crate::run::records::RunbookChanges;
@@ -101,7 +103,7 @@ impl Wakes {
         if batch.units.iter().any(|unit| sends(&unit.writes)) {
             self.outbox.notify_one();
         }
-        if batch.units.iter().any(|unit| signals(&unit.writes)) {
+        if batch.units.iter().any(|unit| signals(&unit.writes) || schedules(&unit.writes)) {
             self.governance.notify_one();
         }
     }

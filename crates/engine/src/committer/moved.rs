@@ -7,7 +7,7 @@ use crate::stream::moves::{Key, Moves};
 use countersign_kernel::InstanceId;
 
 /// What the types of governance events begin with.
-const GOVERNANCE: &str = "governance.";
+const GOVERNANCE: [&str; 2] = ["governance.", "dlq_replay."];
 
 impl Committer {
     /// What was committed.
@@ -54,7 +54,7 @@ impl Committer {
                 Write::EndAssignment { assignee_ref, .. } => {
                     moves.insert(Key::Inbox(assignee_ref.as_str().into()), None);
                 }
-                Write::Outbox(event) if event.event_type.starts_with(GOVERNANCE) => {
+                Write::Outbox(event) if GOVERNANCE.iter().any(|of| event.event_type.starts_with(of)) => {
                     moves.insert(Key::Governance, None);
                 }
                 _ => {}

@@ -52,6 +52,9 @@ impl Committer {
         if let Command::Merge(merge) = &job.call.command {
             return self.try_merge(job, merge).await;
         }
+        if let Command::RequestReplay(command) = &job.call.command {
+            return self.try_request_replay(job, command).await;
+        }
         let Command::Registry(command) = &job.call.command else {
             return Ok(Some(Err(Refusal::new(Code::InvalidRequest, "not a registry call"))));
         };

@@ -1,7 +1,8 @@
 //! The problems' rows against the records of the governance chain: what a row says was opened and resolved, a record says.
 
 use super::finding::Finding;
-use crate::rows::{ProblemRow, RecordRow};
+use crate::replay;
+use crate::rows::{ProblemRow, RecordRow, ReplayRow};
 use countersign_kernel::governance::Category;
 use countersign_kernel::{EventId, InstanceId, ProblemId};
 use serde_json::Value;
@@ -17,10 +18,20 @@ struct Told {
     seen: bool,
 }
 
+/// What the records say of a request to replay a dead letter.
+#[derive(Default)]
+struct ToldReplay {
+    letter: Option<ProblemId>,
+    /// What became of it, and the record that says so.
+    outcome: Option<(String, EventId)>,
+    seen: bool,
+}
+
 /// What the records say of every problem, and what was found on the way.
 #[derive(Default)]
 pub(super) struct Known {
     problems: HashMap<ProblemId, Told>,
+    replays: HashMap<InstanceId, ToldReplay>,
     /// Rows that no record knows: they may have come meanwhile.
     unknown: Vec<ProblemRow>,
     changed: Vec<Finding>,
@@ -32,6 +43,7 @@ impl Known {
         for row in records {
             let Some(content) = &row.record.content else { continue };
             let Ok(payload) = serde_json::from_slice::<Value>(&content.payload) else { continue };
+            known.told_replay(row, &payload);
             for entry in payload.get("problems").and_then(Value::as_array).into_iter().flatten() {
                 known.told(&row.action_ref, entry);
             }
@@ -50,6 +62,29 @@ impl Known {
             text("key").clone_into(&mut told.key);
         } else {
             told.resolved = event_id;
+        }
+    }
+
+    fn told_replay(&mut self, row: &RecordRow, payload: &Value) {
+        let text = |name: &str| payload.get(name).and_then(Value::as_str).unwrap_or_default();
+        let Some(request) = InstanceId::parse(text("dlq_replay_request_id")) else { return };
+        let told = self.replays.entry(request).or_default();
+        match row.action_ref.as_str() {
+            replay::REQUESTED => told.letter = ProblemId::parse(text("dead_letter_id")),
+            replay::COMPLETED => told.outcome = Some((text("outcome").to_owned(), row.event_id)),
+            _ => {}
+        }
+    }
+
+    /// A request that no record knows may have come meanwhile.
+    pub fn replay_row(&mut self, row: &ReplayRow) {
+        let Some(told) = self.replays.get_mut(&row.request_id) else { return };
+        told.seen = true;
+        let outcome = row.completed.map(|end| (end.outcome.as_str().to_owned(), end.event_id));
+        if told.letter != Some(row.dead_letter_id) || told.outcome != outcome {
+            let event_id = row.completed.map(|end| end.event_id);
+            let detail = format!("the row of the request {} says something else than its records", row.request_id);
+            self.changed.push(found("governance-invalid", event_id, detail));
         }
     }
 
@@ -78,7 +113,10 @@ impl Known {
 
     /// What is wrong, where nothing moved meanwhile.
     pub fn finish(self, counts: &[(Category, u64)]) -> Vec<Finding> {
-        let Known { problems, unknown, changed: mut findings } = self;
+        let Known { problems, replays, unknown, changed: mut findings } = self;
+        for (request, _) in replays.iter().filter(|(_, told)| !told.seen) {
+            findings.push(found("row-missing", None, format!("request {request} was made and has no row")));
+        }
         for row in unknown {
             let detail = format!("no record opened problem {}, which has a row", row.problem.problem_id);
             findings.push(found("record-missing", None, detail));

@@ -9,7 +9,8 @@ use super::{failed, verify_rows, verify_run};
 use crate::Engine;
 use crate::evidence::{RunState, lines, run_lines};
 use crate::port::{
-    Page, ProblemQuery, ProcessQuery, ProcessView, RecordQuery, RegistryDelta, RunQuery, RunView, StoreError,
+    Page, ProblemQuery, ProcessQuery, ProcessView, RecordQuery, RegistryDelta, ReplayQuery, RunQuery, RunView,
+    StoreError,
 };
 use crate::rows::RecordRow;
 use countersign_kernel::governance::Category;
@@ -204,6 +205,7 @@ impl Engine {
         for category in Category::ALL {
             self.verify_problems(stores, *category, &mut known).await?;
         }
+        self.verify_replays(stores, &mut known).await?;
         if self.governance_sequence().await.map_err(failed)? == before {
             let counts = self.reader.count_problems().await.map_err(failed)?;
             stores.walk.found_all(known.finish(&counts));
@@ -212,6 +214,22 @@ impl Engine {
             self.give(stores, InstanceId::GOVERNANCE, records, None, vec![]).await?;
         }
         Ok(())
+    }
+
+    async fn verify_replays(&self, stores: &mut Stores<'_>, known: &mut Known) -> Result<(), Refusal> {
+        let mut page = Page { after: None, limit: PAGE, descending: false };
+        loop {
+            let rows = match self.reader.replay_requests(&ReplayQuery::default(), &page).await {
+                Err(StoreError::Corrupt(what)) => {
+                    stores.unreadable(InstanceId::GOVERNANCE, &what);
+                    return Ok(());
+                }
+                rows => rows.map_err(failed)?,
+            };
+            let Some(last) = rows.last() else { return Ok(()) };
+            page.after = Some(last.request_id.0);
+            rows.iter().for_each(|row| known.replay_row(row));
+        }
     }
 
     async fn verify_problems(

@@ -2,15 +2,24 @@
 //! of their own, and what is open is counted by the commit that changes it.
 
 use super::{Page, StoreError};
-use crate::rows::{ProblemRow, SignalRow};
+use crate::rows::{ProblemRow, ReplayRow, SignalRow};
 use async_trait::async_trait;
-use countersign_kernel::governance::{Category, Open};
+use countersign_kernel::governance::{Category, Open, Replays};
+use countersign_kernel::{InstanceId, ProblemId};
 
 /// Which problems a list holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProblemQuery {
     pub category: Category,
     /// `None`: open and resolved.
+    pub open: Option<bool>,
+}
+
+/// Which requests to replay a list holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayQuery {
+    pub dead_letter_id: Option<ProblemId>,
+    /// Those that wait for a decision or for an outcome, or the others.
     pub open: Option<bool>,
 }
 
@@ -23,4 +32,10 @@ pub trait Governance: Send + Sync {
     async fn problems(&self, query: &ProblemQuery, page: &Page) -> Result<Vec<ProblemRow>, StoreError>;
     /// How many are open, by category.
     async fn count_problems(&self) -> Result<Vec<(Category, u64)>, StoreError>;
+    /// In the order of ids.
+    async fn replay_requests(&self, query: &ReplayQuery, page: &Page) -> Result<Vec<ReplayRow>, StoreError>;
+    /// Those of these requests that are approved and of which no outcome is known.
+    async fn scheduled_replays(&self, requests: &[InstanceId]) -> Result<Replays, StoreError>;
+    /// Approved requests that nothing was done about yet, at most `limit`.
+    async fn due_replays(&self, limit: usize) -> Result<Vec<ReplayRow>, StoreError>;
 }

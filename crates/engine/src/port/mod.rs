@@ -19,7 +19,7 @@ mod query;
 pub mod sessions;
 
 pub use cells::{Choose, HeldStep, RunCells, Since};
-pub use governance::{Governance, ProblemQuery};
+pub use governance::{Governance, ProblemQuery, ReplayQuery};
 pub use log::{LogReader, LogWriter};
 pub use monitor::MonitorStore;
 pub use outbox::Outbox;

@@ -9,6 +9,7 @@
 use super::{Page, StoreError};
 use crate::rows::{IdempotencyRow, SignalRow};
 use async_trait::async_trait;
+use countersign_kernel::governance::Subject;
 use countersign_kernel::{InstanceId, Time};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,8 +55,8 @@ pub struct Delivery {
     pub data: String,
     /// How often it has been taken, this time included.
     pub attempt: u64,
-    /// It was given up before, and somebody had it tried again.
-    pub replayed: bool,
+    /// It was given up before, and is tried again as this request was approved.
+    pub replay: Option<InstanceId>,
 }
 
 /// What became of a delivery.
@@ -71,6 +72,17 @@ pub enum Settled {
     Dead {
         error: String,
     },
+}
+
+/// A dead delivery and the approved request to try it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryReplay {
+    pub request_id: InstanceId,
+    pub requested_by: String,
+    pub outbox_id: Uuid,
+    pub webhook: String,
+    /// The problem that it is.
+    pub subject: Subject,
 }
 
 /// An event with all its deliveries.
@@ -120,10 +132,10 @@ pub trait Outbox: Send {
     async fn settle(&mut self, delivery: &Delivery, settled: &Settled, now: Time) -> Result<bool, StoreError>;
     /// Events in the order of their ids.
     async fn list(&mut self, state: Option<DeliveryState>, page: &Page) -> Result<Vec<OutboxView>, StoreError>;
-    /// Has what was given up tried again from the start, in the name of this actor. Returns how many deliveries that
-    /// are, and how the event stands; `None`: there is no such event.
-    async fn replay(&mut self, outbox_id: Uuid, by: &str, at: Time)
-    -> Result<Option<(u64, DeliveryState)>, StoreError>;
+    /// Has a delivery that was given up tried again from the start, as its request was approved: once, however often it is asked.
+    /// Where it is not given up any more, that is the outcome, and is signalled. `false`: it was done before, or the request
+    /// is not approved. It is durable when this returns.
+    async fn replay(&mut self, replay: &DeliveryReplay, at: Time) -> Result<bool, StoreError>;
     /// An event with its deliveries, and what it says: JSON text, `null` once it is delivered to all.
     async fn find(&mut self, outbox_id: Uuid) -> Result<Option<(OutboxView, String)>, StoreError>;
     /// Keeps what the engine has observed by itself, to be weighed. It is durable when this returns.

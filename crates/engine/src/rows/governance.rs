@@ -1,7 +1,8 @@
 //! Rows of governance: what commits signalled, and the problems that were made of it.
 
-use countersign_kernel::governance::{Category, Problem, Signal};
-use countersign_kernel::{EventId, ProblemId, Time};
+use countersign_kernel::governance::{Category, Problem, ReplayOutcome, Signal};
+use countersign_kernel::process::ReplayState;
+use countersign_kernel::{EventId, InstanceId, ProblemId, Time};
 use uuid::Uuid;
 
 /// A signal that no problem has been made of yet.
@@ -26,6 +27,26 @@ pub struct ProblemEnd {
     pub at: Time,
 }
 
+/// A request to replay a dead letter. Its process says how it was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplayRow {
+    pub request_id: InstanceId,
+    pub dead_letter_id: ProblemId,
+    pub requested_by: String,
+    pub requested_at: Time,
+    pub state: ReplayState,
+    /// The step or the chain of its approval.
+    pub approval_id: Option<Uuid>,
+    pub completed: Option<ReplayEnd>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayEnd {
+    pub outcome: ReplayOutcome,
+    pub event_id: EventId,
+    pub at: Time,
+}
+
 /// A write to the rows of governance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GovernanceWrite {
@@ -43,5 +64,16 @@ pub enum GovernanceWrite {
     CountProblems {
         category: Category,
         open: u64,
+    },
+    RequestReplay(ReplayRow),
+    /// How its gate was decided.
+    DecideReplay {
+        request_id: InstanceId,
+        state: ReplayState,
+        approval_id: Option<Uuid>,
+    },
+    CompleteReplay {
+        request_id: InstanceId,
+        end: ReplayEnd,
     },
 }

@@ -4,7 +4,7 @@
 mod governance;
 mod run;
 
-pub use governance::{GovernanceWrite, ProblemEnd, ProblemRow, SignalRow};
+pub use governance::{GovernanceWrite, ProblemEnd, ProblemRow, ReplayEnd, ReplayRow, SignalRow};
 pub use run::{
     ChargeRow, CorrectionRow, HeadText, MachineRow, NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState,
     StepText, StepWrite,

@@ -2,7 +2,9 @@
 //! Rows are written only for types that somebody listens to, so that a run nobody watches costs what it always did.
 
 use super::runbook::shown;
+use crate::replay;
 use crate::rows::{OutboxRow, Write};
+use countersign_kernel::governance::CompletedReplay;
 use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, Guard, RunState, StepCode, event_type};
 use countersign_kernel::plan::{Language, Schema, StepSeq};
 use countersign_kernel::process::{self, APPROVE, DefinitionRef, EventBody, is_proposal};
@@ -91,6 +93,18 @@ impl Emitter {
         let told = told.into_iter().flatten();
         let rows = told.map(|told| self.told(of, event, audit_ref, told, language, ids));
         rows.filter_map(Result::transpose).collect()
+    }
+
+    /// What became of a replay, for those who listen.
+    pub fn replay_row(
+        &self,
+        completed: &CompletedReplay,
+        language: &dyn Language,
+        ids: &mut IdSource,
+    ) -> Result<Option<Write>, Refusal> {
+        let Some(schema) = self.wanted.get(replay::EVENT) else { return Ok(None) };
+        let from = From { instance_id: completed.request, step: None, at: completed.at };
+        row(replay::EVENT, replay::data(completed), schema, &from, language, ids).map(Some)
     }
 
     fn told(

@@ -472,6 +472,12 @@ fn acted(payload: &mut Object, run: &Run, event: &RunEvent, room: &mut usize) {
         payload.raw("own_transition", &line.end());
     }
     payload.optional("approval_id", acted.approval_id.map(|id| id.to_string()).as_deref());
+    if let Some(replay) = &acted.replay {
+        let mut line = Object::new();
+        line.text("dlq_replay_request_id", &replay.request.to_string());
+        line.text("approval_id", &replay.approval_id.to_string());
+        payload.raw("replay", &line.end());
+    }
     if let Some(to) = &acted.escalated_to {
         let mut line = Object::new();
         line.text("escalation_chain_id", &format!("{}.{}", run.run_id, acted.step_seq));

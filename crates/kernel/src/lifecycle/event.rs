@@ -166,6 +166,15 @@ const APPROVED: &[Field] = &[
     may("chain_id", FieldKind::Text),
 ];
 
+/// What became of a replay, of which letter, and by whose leave.
+const REPLAYED: &[Field] = &[
+    must("dlq_replay_request_id", FieldKind::Text),
+    must("approval_id", FieldKind::Text),
+    must("dead_letter_id", FieldKind::Text),
+    must("outcome", FieldKind::Word(&["delivered", "resumed", "failed"])),
+    must("audit_ref", FieldKind::Text),
+];
+
 pub const EVENT_TYPES: &[EventType] = &[
     with("process.started", STARTED),
     with("gate.opened", OPENED),
@@ -223,6 +232,7 @@ pub const EVENT_TYPES: &[EventType] = &[
     plain("run.cancelled"),
     plain("run.voided"),
     with("governance.escalated", ESCALATED),
+    with("dlq_replay.completed", REPLAYED),
 ];
 
 pub fn event_type(name: &str) -> Option<&'static EventType> {
@@ -234,6 +244,7 @@ impl EventType {
         let common = match self.name.split('.').next() {
             Some("run") => RUN_EVENT,
             Some("governance") => ESCALATION_EVENT,
+            Some("dlq_replay") => &[],
             Some("process" | "gate" | "transition" | "proposal") => PROCESS_EVENT,
             _ => STEP_EVENT,
         };
@@ -300,6 +311,8 @@ mod tests {
             let of_process =
                 ["process.started", "gate.opened", "gate.decided", "transition.fired", "proposal.approved"]
                     .contains(&row.name);
+            // The governance chain says what became of a replay.
+            let of_process = of_process || row.name == "dlq_replay.completed";
             // A policy that blocks, and a stop, are escalated beside their transitions.
             let escalates = row.name == crate::run::ESCALATED;
             assert!(

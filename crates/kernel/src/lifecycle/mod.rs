@@ -8,6 +8,7 @@ mod own;
 mod policy;
 mod proposal;
 mod registry;
+mod replay;
 mod run;
 mod step;
 mod token;

@@ -107,6 +107,7 @@ pub fn machines() -> &'static [MachineDef] {
             of_table(&ASSIGNMENT, "assignment", "An entry in somebody's in-tray."),
             of_table(&CHAIN, "approval_chain", "A quorum of decisions on one gate."),
             super::proposal::machine(),
+            super::replay::machine(),
         ]
     });
     &MACHINES

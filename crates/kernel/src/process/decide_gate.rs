@@ -5,7 +5,7 @@ use super::moot::withdrawn_with;
 use super::quorum::{self, Counts};
 use super::{
     Context, DecideGate, Decision, Event, EventBody, Gate, GateKind, OnBehalf, Process, QUORUM_WITHDRAWAL_REASON,
-    Settled, Step, StepChoice, not_known, proposal, substitute,
+    Settled, Step, StepChoice, not_known, proposal, replay, substitute,
 };
 use crate::gate_spec::QuorumRule;
 use crate::id::ChainId;
@@ -44,6 +44,9 @@ pub fn decide(process: Option<&Process>, command: &DecideGate, ctx: &mut Context
     }?;
     if process.is_proposal() {
         events.extend(proposal::follow(process, &events, ctx));
+    }
+    if process.is_replay() {
+        events.extend(replay::follow(process, &events, ctx));
     }
     Ok(events)
 }

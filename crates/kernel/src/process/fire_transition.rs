@@ -15,7 +15,7 @@ pub fn decide(
     require_ref("action", &command.action)?;
     require_optional_text("reason", command.reason.as_deref())?;
     let process = ctx.known(process, scopes::WORKFLOWS_FIRE)?;
-    refuse_proposal(process)?;
+    refuse_built_in(process)?;
 
     let gate = process.gate(&process.current_state, &command.action);
     let cleared = gate.filter(|gate| gate.is_cleared());
@@ -42,12 +42,15 @@ pub fn decide(
     Ok(events)
 }
 
-/// A proposal moves by its own commands, which know what may follow from what.
-pub(super) fn refuse_proposal(process: &Process) -> Result<(), Refusal> {
-    if !process.is_proposal() {
+/// A proposal and a request move by their own commands, which know what may follow from what.
+pub(super) fn refuse_built_in(process: &Process) -> Result<(), Refusal> {
+    let detail = if process.is_proposal() {
+        format!("this is a proposal: it moves under /v1/proposals/{}", process.instance_id)
+    } else if process.is_replay() {
+        "this is a request to replay a dead letter: it moves with the decision on its gate".to_owned()
+    } else {
         return Ok(());
-    }
-    let detail = format!("this is a proposal: it moves under /v1/proposals/{}", process.instance_id);
+    };
     Err(Refusal::new(Code::InvalidTransition, detail))
 }
 

@@ -15,6 +15,7 @@ mod purge_record;
 mod quorum;
 mod record_export;
 mod release_hold;
+mod replay;
 mod start_workflow;
 mod substitute;
 
@@ -26,6 +27,10 @@ pub use proposal::{
     merge as merge_proposal, proposal_declaration,
 };
 pub use quorum::{Counts, evaluate as evaluate_quorum};
+pub use replay::{
+    REPLAY, REPLAY_GUARD, ReplayState, RequestReplay, STATES as REPLAY_STATES, TERMINAL as REPLAY_TERMINAL,
+    TRANSITIONS as REPLAY_TRANSITIONS, admit_replay, is_replay, replay_declaration, request_replay,
+};
 
 use crate::declaration::{Declaration, Effect};
 use crate::gate_spec::{GateSpec, QuorumRule};

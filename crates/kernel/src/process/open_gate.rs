@@ -11,7 +11,7 @@ pub fn decide(process: Option<&Process>, command: &OpenGate, ctx: &mut Context<'
     require_ref("action", &command.action)?;
     require_optional_text("reason", command.reason.as_deref())?;
     let process = ctx.known(process, scopes::WORKFLOWS_OPEN_GATE)?;
-    super::fire_transition::refuse_proposal(process)?;
+    super::fire_transition::refuse_built_in(process)?;
     open(process, command, command.request.clone(), ctx)
 }
 

@@ -272,7 +272,7 @@ fn approvers(command: &ProposalOf, registry: &Registry, proposer: &str) -> Resul
 }
 
 /// The same approvers but for this one; `None` where the rest cannot approve.
-fn without(entry: &GateEntry, actor_ref: &str) -> Option<GateEntry> {
+pub(super) fn without(entry: &GateEntry, actor_ref: &str) -> Option<GateEntry> {
     let rest: Vec<String> = entry.approvers().iter().filter(|approver| **approver != actor_ref).cloned().collect();
     match entry {
         GateEntry::Single { .. } => (!rest.is_empty()).then(|| entry.clone()),

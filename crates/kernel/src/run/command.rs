@@ -219,6 +219,8 @@ pub enum Act {
     Escalate,
     /// Another attempt at a step that failed and is held.
     Retry,
+    /// The same, of a dead letter, as its request was approved. By the engine alone.
+    Replay(Replay),
     BlockEscalate {
         approval_id: Option<String>,
     },
@@ -236,6 +238,15 @@ pub enum Act {
     Transition(Box<TransitionWish>),
 }
 
+/// The request of a replay, and the gate of its approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Replay {
+    pub request: InstanceId,
+    pub approval_id: uuid::Uuid,
+    /// The letter is about the step as it was reopened so often.
+    pub cycle: u32,
+}
+
 impl Act {
     pub const fn name(&self) -> &'static str {
         match self {
@@ -248,6 +259,7 @@ impl Act {
             Act::CannotComplete { .. } => "cannot_complete_step",
             Act::Escalate => "escalate_step",
             Act::Retry => "retry_step",
+            Act::Replay(_) => "replay_step",
             Act::BlockEscalate { .. } => "escalate_block",
             Act::Reopen { .. } => "reopen_step",
             Act::ExtendDeadline { .. } => "extend_deadline",

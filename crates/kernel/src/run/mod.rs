@@ -223,6 +223,8 @@ pub struct Acted {
     pub input: Option<Arc<str>>,
     /// It escalates the step, to these.
     pub escalated_to: Option<Vec<String>>,
+    /// The approved request of a replay.
+    pub replay: Option<Replay>,
 }
 
 impl RunEvent {

@@ -4,7 +4,7 @@ use super::correct::REOPEN;
 use super::flow::{By, Flow};
 use super::guard::{Approval, Given};
 use super::person::give_up;
-use super::{Action, Role, StepAct};
+use super::{Action, Replay, Role, StepAct};
 use crate::lifecycle::{ActorClass, StepCode};
 use crate::plan::{Micros, Plan, StepSeq, StepSpec};
 use crate::refusal::{Code, Refusal};
@@ -46,6 +46,21 @@ pub fn retry(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq) -> Re
     live.next_run_at = Some(now);
     live.started_at = None;
     Ok(Action::StepRetryOrdered)
+}
+
+/// What was approved: the step as it was when its letter was made. If somebody has retried it meanwhile, nothing is left to replay.
+pub fn replay(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq, replay: Replay) -> Result<Action, Refusal> {
+    let dead = flow.cell(seq).is_some_and(|cell| cell.cycle() == replay.cycle && !cell.retry_scheduled());
+    if !dead {
+        let detail =
+            format!("`{}` is no dead letter any more: it was reopened, or is tried again already", command.step);
+        return Err(Refusal::new(Code::InvalidTransition, detail).at("step"));
+    }
+    let action = retry(flow, command, seq)?;
+    if let Some(acted) = &mut flow.acted {
+        acted.replay = Some(replay);
+    }
+    Ok(action)
 }
 
 /// How long a block may have lasted that is escalated without an approval. It ends before the threshold makes the block red by

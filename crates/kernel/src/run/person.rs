@@ -9,7 +9,8 @@ use super::flow::{By, Flow, SYSTEM, broken};
 use super::guard::{Given, Judged};
 use super::result::{Repeated, check_outbound, completed_by_person};
 use super::{
-    Act, Acted, Action, BlockReason, Cell, Context, Event, Facet, Role, Run, StepAct, Survey, Waiting, alive, permitted,
+    Act, Acted, Action, BlockReason, Cell, Context, Event, Facet, Role, Run, StepAct, Survey, Waiting, alive, known,
+    permitted,
 };
 use super::{correct, deadline, operator, own};
 use crate::lifecycle::{ActorClass, FailureCategory, StepCode};
@@ -26,7 +27,7 @@ const PIC: ActorClass = ActorClass::PicHuman;
 pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
     check_shape(command)?;
     let (shell, run) = admit(target, &command.act, ctx)?;
-    let undo = if matches!(command.act, Act::Retry) { undo_named(run, &command.step) } else { None };
+    let undo = if matches!(command.act, Act::Retry | Act::Replay(_)) { undo_named(run, &command.step) } else { None };
     let seq = undo.map_or_else(|| named(run, &command.step), Ok)?;
     if let Act::Complete { output, .. } = &command.act
         && repeats(run, seq, output, ctx)?
@@ -44,6 +45,7 @@ pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> R
         own: None,
         input: None,
         escalated_to: None,
+        replay: None,
     }));
     let action = match &command.act {
         Act::Claim => claim(&mut flow, seq)?,
@@ -58,6 +60,7 @@ pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> R
         Act::CannotComplete { evidence_ref } => cannot_complete(&mut flow, seq, evidence_ref.as_deref())?,
         Act::Escalate => operator::escalate(&mut flow, seq)?,
         Act::Retry => operator::retry(&mut flow, command, seq)?,
+        Act::Replay(replay) => operator::replay(&mut flow, command, seq, *replay)?,
         Act::BlockEscalate { approval_id } => {
             operator::block_escalate(&mut flow, command, seq, approval_id.as_deref())?
         }
@@ -110,6 +113,7 @@ fn check_shape(command: &StepAct) -> Result<(), Refusal> {
         | Act::Block { .. }
         | Act::Escalate
         | Act::Retry
+        | Act::Replay(_)
         | Act::ExtendDeadline { .. }
         | Act::Reengage => Ok(()),
     }
@@ -138,6 +142,13 @@ fn admit<'r>(target: Target<'r>, act: &Act, ctx: &Context<'_>) -> Result<(&'r Pr
         Act::Escalate => permitted(target, scopes::GOVERNANCE_ACT, ctx),
         Act::BlockEscalate { .. } => any(scopes::RUNS_CONTROL, &[scopes::GOVERNANCE_ACT]),
         Act::Retry | Act::Reopen { .. } | Act::ExtendDeadline { .. } => permitted(target, scopes::RUNS_CONTROL, ctx),
+        Act::Replay(_) => {
+            if !ctx.is_application() {
+                let detail = "only the engine replays, when a request for that is approved";
+                return Err(Refusal::new(Code::PermissionDenied, detail));
+            }
+            known(target)
+        }
         // Which of them it takes, the transition says.
         Act::Transition(_) => any(scopes::TASKS_WORK, &[scopes::RUNS_CONTROL, scopes::GOVERNANCE_ACT]),
     }

@@ -340,6 +340,7 @@ fn acted(step_seq: StepSeq, evidence_ref: Option<&str>) -> Option<Box<Acted>> {
         own: None,
         input: None,
         escalated_to: None,
+        replay: None,
     }))
 }
 

@@ -7,17 +7,21 @@ use super::openapi::Refused;
 use super::query::{Axis, List, NoQuery, Params};
 use super::runs::step::attempts;
 use super::runs::value;
-use super::{App, Problem, Read, time};
+use super::{App, Problem, Read, replay_requests, time};
 use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
 use countersign_engine::Engine;
-use countersign_engine::port::{Page, ProblemQuery, RunQuery};
+use countersign_engine::port::{Page, ProblemQuery, ReplayQuery, RunQuery};
+use countersign_engine::replay::{delivery_of, step_of};
 use countersign_engine::rows::ProblemRow;
 use countersign_kernel::governance::Category;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::{InstanceId, ProblemId};
 use uuid::Uuid;
+
+/// Requests that a letter is shown with, the newest first.
+const MOST_REQUESTS: usize = 100;
 
 pub struct DeadLetterList;
 
@@ -47,16 +51,24 @@ pub async fn read(State(app): State<App>, caller: Caller, address: Address, _: N
     let engine = app.engine()?;
     let problem_id = ProblemId::parse(address.get("dead_letter_id"));
     let row = engine.problem(&caller.actor_ref, Category::Dlq, problem_id).await?;
-    let dead = Dead::of(&row);
-    let letter = to_wire(&row, &dead);
-    let view = match dead {
-        Dead::Delivery { outbox_id, webhook } => delivery(&engine, &caller, letter, outbox_id, &webhook).await?,
-        Dead::Step { run_id, seq } => step(&engine, letter, run_id, seq).await?,
-    };
+    let mut view = whole(&engine, &row).await?;
+    let query = ReplayQuery { dead_letter_id: problem_id, open: None };
+    let page = Page { after: None, limit: MOST_REQUESTS, descending: true };
+    let requests = engine.replay_requests(&caller.actor_ref, &query, &page).await?;
+    view.replay_requests = requests.iter().map(replay_requests::to_wire).collect();
     Ok(Json(view))
 }
 
-/// What a problem of this category is about, as its key says.
+/// The letter with what it holds; the caller may read it.
+pub async fn whole(engine: &Engine, row: &ProblemRow) -> Result<wire::DeadLetterView, Problem> {
+    let dead = Dead::of(row);
+    let letter = to_wire(row, &dead);
+    match dead {
+        Dead::Delivery { outbox_id, webhook } => delivery(engine, letter, outbox_id, &webhook).await,
+        Dead::Step { run_id, seq } => step(engine, letter, run_id, seq).await,
+    }
+}
+
 enum Dead {
     Delivery { outbox_id: Option<Uuid>, webhook: String },
     Step { run_id: InstanceId, seq: StepSeq },
@@ -64,13 +76,10 @@ enum Dead {
 
 impl Dead {
     fn of(row: &ProblemRow) -> Dead {
-        let subject = &row.problem.subject;
-        let (id, rest) = subject.key.split_once('.').unwrap_or((&subject.key, ""));
-        let of_run = subject.run_id.filter(|run_id| run_id.to_string() == id);
-        let seq = rest.split_once('.').and_then(|(seq, _)| seq.parse().ok());
-        match (of_run, seq) {
-            (Some(run_id), Some(seq)) => Dead::Step { run_id, seq },
-            _ => Dead::Delivery { outbox_id: Uuid::try_parse(id).ok(), webhook: rest.to_owned() },
+        match (step_of(row), delivery_of(row)) {
+            (Some((run_id, seq, _)), _) => Dead::Step { run_id, seq },
+            (None, Some((outbox_id, webhook))) => Dead::Delivery { outbox_id: Some(outbox_id), webhook },
+            (None, None) => Dead::Delivery { outbox_id: None, webhook: String::new() },
         }
     }
 }
@@ -105,18 +114,18 @@ fn bare(letter: wire::DeadLetter) -> wire::DeadLetterView {
         attempts: 0,
         last_error: None,
         attempt_log: vec![],
+        replay_requests: vec![],
     }
 }
 
 async fn delivery(
     engine: &Engine,
-    caller: &Caller,
     letter: wire::DeadLetter,
     outbox_id: Option<Uuid>,
     webhook: &str,
 ) -> Result<wire::DeadLetterView, Problem> {
     let Some(outbox_id) = outbox_id else { return Ok(bare(letter)) };
-    let Some((event, data)) = engine.dead_event(&caller.actor_ref, outbox_id).await? else { return Ok(bare(letter)) };
+    let Some((event, data)) = engine.own_dead_event(outbox_id).await? else { return Ok(bare(letter)) };
     let delivery = event.deliveries.into_iter().find(|delivery| delivery.webhook == webhook);
     let (attempts, last_error) = delivery.map_or((0, None), |delivery| (delivery.attempts, delivery.last_error));
     Ok(wire::DeadLetterView { payload: Some(value(&data)), attempts, last_error, ..bare(letter) })

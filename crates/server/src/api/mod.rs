@@ -37,6 +37,7 @@ mod proposals;
 mod purge;
 mod query;
 mod registry;
+mod replay_requests;
 mod runs;
 mod schedules;
 pub mod session;
@@ -221,7 +222,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::read))
         .routes(routes!(outbox::list))
-        .routes(routes!(outbox::replay))
+        .routes(routes!(replay_requests::make))
+        .routes(routes!(replay_requests::list))
         .routes(routes!(runs::tasks::claim))
         .routes(routes!(runs::tasks::heartbeat))
         .routes(routes!(runs::tasks::complete))
@@ -327,6 +329,7 @@ mod tests {
             assignments::AssignmentList::TAG,
             delegations::DelegationList::TAG,
             dead_letters::DeadLetterList::TAG,
+            replay_requests::ReplayRequestList::TAG,
             definitions::DefinitionList::TAG,
             definitions::VersionList::TAG,
             definitions::diff::With::TAG,

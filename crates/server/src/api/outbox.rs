@@ -1,16 +1,13 @@
 //! The outbox: events for the world outside, and what became of them on their way to webhooks.
 
 use super::auth::Caller;
-use super::body::{Address, PostedNothing};
 use super::openapi::Refused;
 use super::query::{Axis, List, Params};
-use super::{App, Done, Read, time};
+use super::{App, Read, time};
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use countersign_client::wire;
 use countersign_engine::port::outbox::{DeliveryState, DeliveryView, OutboxView};
-use uuid::Uuid;
 
 pub struct OutboxList;
 
@@ -30,27 +27,6 @@ pub async fn list(
     let state = params.text("state").and_then(|state| DeliveryState::parse(&state));
     let events = app.engine()?.read_outbox(&caller.actor_ref, state, &params.page()?).await?;
     params.answer(events, |event| event.outbox_id, |event| Ok(to_wire(event))).map(Json)
-}
-
-/// Try again to deliver an event where that had been given up. Asked again, it finds nothing more to do. Needs
-/// `governance:act`.
-#[utoipa::path(post, path = "/v1/outbox/{outbox_id}/replay", tag = "outbox", params(("outbox_id" = String, Path)),
-    request_body = wire::Empty, responses((status = 200, body = wire::OutboxReplayed), Refused))]
-pub async fn replay(
-    State(app): State<App>,
-    caller: Caller,
-    address: Address,
-    posted: PostedNothing,
-) -> Done<wire::OutboxReplayed> {
-    let outbox_id = address.get("outbox_id").to_owned();
-    let id = Uuid::try_parse(&outbox_id).ok();
-    let engine = app.engine()?;
-    let (actor_ref, idempotency) = caller.acts("replay_outbox", posted.sent)?;
-    let replayed = engine.once(&actor_ref, idempotency, async {
-        let (deliveries, state) = engine.replay_outbox(&actor_ref, id).await?;
-        Ok(wire::OutboxReplayed { outbox_id, state: state_to_wire(state), deliveries })
-    });
-    Ok((StatusCode::OK, Json(replayed.await?)))
 }
 
 fn state_to_wire(state: DeliveryState) -> wire::OutboxState {

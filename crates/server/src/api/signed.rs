@@ -220,6 +220,7 @@ impl VerifiedStatement {
             | Command::Ask { target: Target::New | Target::Nowhere, .. }
             | Command::Claim(_)
             | Command::Governance(_)
+            | Command::RequestReplay(_)
             | Command::Registry(_) => None,
             Command::Merge(merge) => Some(merge.proposal.to_string()),
         };

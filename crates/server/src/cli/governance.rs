@@ -6,10 +6,9 @@ use super::page::{PageArgs, collect};
 use super::table::{Table, Tint, tint};
 use super::time::when;
 use super::workers::{self, ControlArgs, LagArgs, WorkersArgs};
+use crate::cli::dead_letters::{self, DeadLettersArgs};
 use clap::{Args, Subcommand, ValueEnum};
-use countersign_client::wire::{
-    DeadLetter, DeadLetterView, ProblemBoard, ProblemItem, ProblemState, ProblemsQuery, TrafficLight,
-};
+use countersign_client::wire::{ProblemBoard, ProblemItem, ProblemState, ProblemsQuery, TrafficLight};
 use jiff::Timestamp;
 
 /// Show problems and what resolved them, watch workers and lag, freeze workers
@@ -25,23 +24,8 @@ pub enum GovernanceCommand {
     Thaw(ControlArgs),
     /// Show how long events, steps, timers and records waited
     Lag(LagArgs),
-    /// List deliveries that were given up and dead steps of held runs, or show one
+    /// List deliveries that were given up and dead steps of held runs
     DeadLetters(DeadLettersArgs),
-}
-
-#[derive(Args)]
-pub struct DeadLettersArgs {
-    /// Show this one, with its payload and the errors of its attempts
-    #[arg(value_name = "ID")]
-    dead_letter_id: Option<String>,
-    /// Filter by state
-    #[arg(long, value_enum, ignore_case = true, conflicts_with = "dead_letter_id")]
-    state: Option<StateArg>,
-    /// List the oldest first
-    #[arg(long, conflicts_with = "dead_letter_id")]
-    oldest_first: bool,
-    #[command(flatten)]
-    page: PageArgs,
 }
 
 #[derive(Args)]
@@ -73,13 +57,13 @@ enum CategoryArg {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum StateArg {
+pub enum StateArg {
     Open,
     Resolved,
 }
 
 impl StateArg {
-    fn wire(self) -> ProblemState {
+    pub fn wire(self) -> ProblemState {
         match self {
             StateArg::Open => ProblemState::Open,
             StateArg::Resolved => ProblemState::Resolved,
@@ -90,7 +74,7 @@ impl StateArg {
 pub async fn run(context: &Context, command: GovernanceCommand) -> anyhow::Result<()> {
     let args = match command {
         GovernanceCommand::Problems(args) => args,
-        GovernanceCommand::DeadLetters(args) => return dead_letters(context, args).await,
+        GovernanceCommand::DeadLetters(args) => return dead_letters::run(context, args).await,
         GovernanceCommand::Workers(args) => return workers::workers(context, args).await,
         GovernanceCommand::Freeze(args) => return workers::freeze(context, args).await,
         GovernanceCommand::Thaw(args) => return workers::thaw(context, args).await,
@@ -139,55 +123,7 @@ async fn list(context: &Context, category: &str, args: ProblemsArgs) -> anyhow::
     collect(&args.page, fetch).await?.print(context.json(), table, "No problems.")
 }
 
-async fn dead_letters(context: &Context, args: DeadLettersArgs) -> anyhow::Result<()> {
-    let client = context.client()?;
-    if let Some(dead_letter_id) = &args.dead_letter_id {
-        let answer = client.dead_letter(dead_letter_id).await?;
-        return match context.json() {
-            true => output::json(&answer.json),
-            false => output::say(&printable_view(&answer.body)),
-        };
-    }
-    let state = args.state.map(StateArg::wire);
-    let order = (!args.oldest_first).then(|| "desc".to_owned());
-    let fetch =
-        async |limit, cursor| client.dead_letters(&ProblemsQuery { state, order: order.clone(), limit, cursor }).await;
-    collect(&args.page, fetch).await?.print(context.json(), dead_table, "No dead letters.")
-}
-
-fn printable_view(view: &DeadLetterView) -> String {
-    let payload = view.payload.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
-    let mut lines = vec![
-        view.letter.detail.clone(),
-        format!("run       {}", view.letter.run_id),
-        format!("attempts  {}", view.attempts),
-        format!("payload   {payload}"),
-    ];
-    lines.extend(view.failure_class.as_ref().map(|class| format!("class     {class}")));
-    lines.extend(view.last_error.as_ref().map(|error| format!("error     {error}")));
-    for attempt in &view.attempt_log {
-        lines.push(format!("{}  {}", attempt.at, attempt.error.as_deref().unwrap_or("-")));
-    }
-    lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n")
-}
-
-fn dead_table(letters: &[DeadLetter]) -> Table {
-    let now = Timestamp::now();
-    let mut table = Table::new(["dead letter", "state", "since", "run", "step", "what"]);
-    for letter in letters {
-        table.row([
-            printable(&letter.dead_letter_id),
-            state_of(letter.state),
-            when(&letter.since, now),
-            printable(&letter.run_id),
-            printable(letter.step.as_deref().unwrap_or_default()),
-            printable(&letter.detail),
-        ]);
-    }
-    table
-}
-
-fn state_of(state: ProblemState) -> String {
+pub fn state_of(state: ProblemState) -> String {
     match state {
         ProblemState::Open => tint(Tint::Strong, "open"),
         ProblemState::Resolved => tint(Tint::Dim, "resolved"),

@@ -11,6 +11,7 @@ mod asked;
 mod audit;
 mod completions;
 mod connection;
+mod dead_letters;
 mod definition;
 mod delegate;
 mod demo;
@@ -340,8 +341,11 @@ mod tests {
             ("governance dead-letters some-id --state open", false),
             ("outbox list --state dead --json", true),
             ("outbox list --state lost", false),
-            ("outbox replay some-event", true),
-            ("outbox replay", false),
+            ("outbox replay some-event", false),
+            ("governance dead-letters show some-letter", true),
+            ("governance dead-letters replay some-letter --reason r", true),
+            ("governance dead-letters replay some-letter", false),
+            ("governance dead-letters requests --state open", true),
             ("proposal create --kind process --target p --document f --base 1 --reason r --affects a --json", true),
             ("proposal create --kind process", false),
             ("proposal create --kind iu_split --target t --action {} --class ai_agent --evidence e", true),

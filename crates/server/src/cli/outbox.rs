@@ -1,8 +1,7 @@
 //! `countersign outbox`: what was sent to webhooks, and what did not arrive.
 
-use super::Keyed;
 use super::connection::Context;
-use super::output::{self, printable};
+use super::output::printable;
 use super::page::{PageArgs, collect};
 use super::table::{Table, Tint, tint};
 use super::time::when;
@@ -10,13 +9,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use countersign_client::wire::{OutboxEvent, OutboxQuery, OutboxState};
 use jiff::Timestamp;
 
-/// List outgoing events, and replay failed deliveries
+/// List outgoing events and what became of them
 #[derive(Subcommand)]
 pub enum OutboxCommand {
     /// List events and their deliveries, the newest first
     List(ListArgs),
-    /// Replay the failed deliveries of an event
-    Replay(ReplayArgs),
 }
 
 #[derive(Args)]
@@ -31,14 +28,6 @@ pub struct ListArgs {
     page: PageArgs,
 }
 
-#[derive(Args)]
-pub struct ReplayArgs {
-    /// The event, as `countersign outbox list` shows it
-    outbox_id: String,
-    #[command(flatten)]
-    keyed: Keyed,
-}
-
 #[derive(Clone, Copy, ValueEnum)]
 enum StateArg {
     Pending,
@@ -49,7 +38,6 @@ enum StateArg {
 pub async fn run(context: &Context, command: OutboxCommand) -> anyhow::Result<()> {
     match command {
         OutboxCommand::List(args) => list(context, args).await,
-        OutboxCommand::Replay(args) => replay(context, args).await,
     }
 }
 
@@ -63,19 +51,6 @@ async fn list(context: &Context, args: ListArgs) -> anyhow::Result<()> {
     let order = (!args.oldest_first).then(|| "desc".to_owned());
     let fetch = async |limit, cursor| client.outbox(&OutboxQuery { state, order: order.clone(), limit, cursor }).await;
     collect(&args.page, fetch).await?.print(context.json(), table, "No events.")
-}
-
-async fn replay(context: &Context, args: ReplayArgs) -> anyhow::Result<()> {
-    let answer = context.client_keyed(&args.keyed)?.replay_outbox(&args.outbox_id).await?;
-    if context.json() {
-        return output::json(&answer.json);
-    }
-    let told = match answer.body.deliveries {
-        0 => format!("{}: nothing had been given up", args.outbox_id),
-        1 => format!("{}: one delivery is tried again", args.outbox_id),
-        many => format!("{}: {many} deliveries are tried again", args.outbox_id),
-    };
-    output::say(&printable(&told))
 }
 
 fn state(state: OutboxState) -> String {

@@ -16,6 +16,15 @@ pub struct GovernanceSection {
     pub proposals: ProposalsSection,
     pub heartbeat: HeartbeatSection,
     pub event_lag: EventLagSection,
+    /// Who approves replays of dead letters: one name, or a list of which one approves.
+    pub replay_approver: Option<Approver>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Approver {
+    One(String),
+    AnyOf(Vec<String>),
 }
 
 impl GovernanceSection {
@@ -25,6 +34,7 @@ impl GovernanceSection {
             "governance.verify_every must be at least 1m: every verification reads the whole store"
         );
         self.proposals.entry()?;
+        self.replay_approvers()?;
         self.heartbeat.check()?;
         self.event_lag.check()
     }
@@ -42,6 +52,22 @@ impl GovernanceSection {
             lag,
             lag_of: pairs.collect(),
         }
+    }
+
+    pub fn replay_approvers(&self) -> anyhow::Result<Option<GateEntry>> {
+        let scope = REPLAY_SCOPE.to_owned();
+        let entry = match &self.replay_approver {
+            None => return Ok(None),
+            Some(Approver::One(approver_ref)) => {
+                GateEntry::Single { approver_ref: approver_ref.clone(), scope, delegable: false }
+            }
+            Some(Approver::AnyOf(approvers)) => {
+                ensure!(!approvers.is_empty(), "{REPLAY_KEY} names nobody: name one person, or a list");
+                GateEntry::Quorum { approvers: approvers.clone(), rule: QuorumRule::OneOfN, scope, delegable: false }
+            }
+        };
+        entry.validate(REPLAY_KEY)?;
+        Ok(Some(entry))
     }
 
     pub fn verify_every(&self) -> Option<std::time::Duration> {
@@ -151,6 +177,8 @@ pub struct ProposalsSection {
 
 const SCOPE: &str = "proposals:approve";
 const KEY: &str = "governance.proposals";
+const REPLAY_SCOPE: &str = "dead-letters:replay";
+const REPLAY_KEY: &str = "governance.replay_approver";
 
 impl ProposalsSection {
     pub fn entry(&self) -> anyhow::Result<Option<GateEntry>> {
@@ -208,6 +236,19 @@ mod tests {
         let mut section = GovernanceSection::default();
         section.heartbeat.threshold = Some(Duration { us: 1000 });
         assert!(section.check().is_err());
+    }
+
+    #[test]
+    fn replays_are_approved_by_one_person_or_by_one_of_several() {
+        let section = |text: &str| toml::from_str::<GovernanceSection>(text).expect("a section");
+        let entry = |text: &str| section(text).replay_approvers();
+        assert!(entry("").expect("nothing").is_none());
+        assert!(matches!(entry("replay_approver = 'ann'"), Ok(Some(GateEntry::Single { .. }))));
+        let any = entry("replay_approver = ['ann', 'ben']").expect("two");
+        assert!(matches!(any, Some(GateEntry::Quorum { rule: QuorumRule::OneOfN, .. })));
+        for wrong in ["replay_approver = []", "replay_approver = ' '", "replay_approver = ['ann', 'ann']"] {
+            assert!(entry(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

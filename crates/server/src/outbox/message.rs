@@ -73,7 +73,7 @@ mod tests {
             created_at: Time(1_700_000_000_123_456),
             data: r#"{"z":1,"a":10.50}"#.to_owned(),
             attempt: 1,
-            replayed: false,
+            replay: None,
         }
     }
 

@@ -116,7 +116,7 @@ mod tests {
             created_at: Time(1_700_000_000_000_000),
             data: data.to_string(),
             attempt: 1,
-            replayed: false,
+            replay: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Events have one door: what steps send and what callers post starts the same definitions and wakes the same waits, once.
 //! On SQLite and on a real PostgreSQL (`scripts/with-postgres.sh`).
 
+use crate::replays::{APPROVER, replay};
 use crate::support::{Actor, Server};
 use crate::webhooks::{PACE, database, on_both, outbox, until};
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ on_both! {
 }
 
 async fn served(store: Option<String>, documents: &[&str]) -> (Server, Actor) {
-    let server = Server::with(None, store, PACE).await;
+    let server = Server::with(Some(APPROVER.to_owned()), store, PACE).await;
     let admin = server.admin();
     for document in documents {
         admin.post_bytes("/v1/definitions", *document).await.created();
@@ -188,7 +189,7 @@ async fn what_cannot_start_is_a_dead_letter(store: Option<String>) {
     let good = PING.replace("name: ping", "name: good");
     let bad =
         good.replace("name: good", "name: bad").replace("event: ping", "event: ping, input: {n: \"${event.deep.er}\"}");
-    let (_server, admin) = served(store, &[&bad, &good, SHOP]).await;
+    let (server, admin) = served(store, &[&bad, &good, SHOP]).await;
     start(&admin, "shop", json!({"order": "o-1"})).await;
     complete(&admin, "orders", json!([{"type": "ping", "data": {}}])).await;
     until("it is a dead letter", async || outbox(&admin, "dead").await.len() == 1).await;
@@ -198,7 +199,7 @@ async fn what_cannot_start_is_a_dead_letter(store: Option<String>) {
     assert_eq!((runs(&admin, "good").await.len(), runs(&admin, "bad").await.len()), (1, 0));
     // Put right, it starts what is missing and nothing twice.
     admin.post_bytes("/v1/definitions", good.replace("name: good", "name: bad")).await.created();
-    admin.post(&format!("/v1/outbox/{}/replay", dead["outbox_id"].as_str().expect("an id")), json!({})).await.ok();
+    replay(&server, &dead).await;
     until("it is delivered", async || outbox(&admin, "dead").await.is_empty() && runs(&admin, "bad").await.len() == 1)
         .await;
     assert_eq!(runs(&admin, "good").await.len(), 1);

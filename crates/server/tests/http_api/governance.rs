@@ -1,5 +1,6 @@
 //! Problems first: the board over HTTP, its evidence, and who may read it. On SQLite and on a real PostgreSQL.
 
+use crate::replays::{APPROVER, replay};
 use crate::support::{Actor, Server};
 use crate::webhooks::{PACE, Receiver, allowed, database, on_both, outbox, send, until, with_workflow};
 use serde_json::{Value, json};
@@ -125,7 +126,8 @@ async fn a_dead_step_of_a_held_run_shows_every_attempt(store: Option<String>) {
 async fn a_delivery_that_was_given_up_is_a_dead_letter_until_it_arrives(store: Option<String>) {
     let receiver = Receiver::start().await;
     receiver.answer(410);
-    let (_server, admin) = with_workflow(allowed(&receiver.webhook("in", "types = [\"order.*\"]")), store).await;
+    let config = format!("{APPROVER}{}", allowed(&receiver.webhook("in", "types = [\"order.*\"]")));
+    let (server, admin) = with_workflow(config, store).await;
     send(&admin, &["order.paid"]).await;
     until("it is given up", async || outbox(&admin, "dead").await.len() == 1).await;
     until("it is on the board", async || row(&admin, "dlq").await["count"] == 1).await;
@@ -140,13 +142,12 @@ async fn a_delivery_that_was_given_up_is_a_dead_letter_until_it_arrives(store: O
     assert_eq!((&whole["attempts"], &whole["last_error"]), (&json!(1), &json!("answered 410")));
     assert_eq!(whole["payload"], json!({"a": "ü", "b": 1}));
     receiver.answer(200);
-    let path = format!("/v1/outbox/{}/replay", dead["outbox_id"].as_str().expect("an id"));
-    admin.post(&path, json!({})).await.ok();
+    replay(&server, &dead).await;
     until("the light is green", async || row(&admin, "dlq").await["light"] == "green").await;
     let item = admin.get("/v1/governance/problems/dlq").await.ok()["items"][0].clone();
     let resolving = item["resolved_event_id"].as_str().expect("an event");
     let record = admin.get(&format!("/v1/ledger/records/{resolving}")).await.ok();
-    assert_eq!(record["action_ref"], "condition_observed", "the engine has seen it arrive");
+    assert_eq!(record["action_ref"], "dlq_replay_completed", "the engine has seen it arrive");
     let verified = admin.post("/v1/ledger/verify-log", json!({})).await.ok();
     assert_eq!(verified["result"], "verified", "{verified}");
 }

@@ -1,6 +1,7 @@
 //! Events reach a JetStream: exactly those that were committed, once each by their ids, again after failures, and never a
 //! secret with them. With a real `nats-server`, on SQLite and on PostgreSQL.
 
+use crate::replays::{APPROVER, replay};
 use crate::support::Actor;
 use crate::webhooks::{Logged, database, on_both, outbox, send, until, with_workflow};
 use base64::Engine as _;
@@ -187,7 +188,7 @@ async fn an_acknowledgement_that_comes_too_late_makes_no_second_message(store: O
 
 async fn without_a_stream_they_are_given_up_and_can_be_tried_again(store: Option<String>) {
     let nats = Nats::start(&[]).await;
-    let (_server, admin) = with_workflow(nats.sink("max_attempts = 3"), store).await;
+    let (server, admin) = with_workflow(format!("{APPROVER}{}", nats.sink("max_attempts = 3")), store).await;
     send(&admin, &["order.paid"]).await;
     until("it is given up", async || outbox(&admin, "dead").await.len() == 1).await;
     let dead = outbox(&admin, "dead").await.remove(0);
@@ -195,8 +196,7 @@ async fn without_a_stream_they_are_given_up_and_can_be_tried_again(store: Option
     assert_eq!((&delivery["webhook"], &delivery["attempts"]), (&json!("bus"), &json!(3)));
     assert_eq!(delivery["last_error"], "given up after 3 attempts: no stream takes the subject `shop.order.paid`");
     nats.make_stream().await;
-    let path = format!("/v1/outbox/{}/replay", dead["outbox_id"].as_str().expect("an id"));
-    admin.post(&path, json!({})).await.ok();
+    replay(&server, &dead).await;
     delivered(&admin, 1).await;
     assert_eq!(nats.messages().await.len(), 1);
 }

@@ -267,10 +267,12 @@ async fn a_statement_is_taken_once_whatever_it_asks_for() {
     let sealed = hand.send("/v1/ledger/seal", "{}", &statement).await.ok();
     assert_eq!(hand.send("/v1/ledger/seal", "{}", &statement).await.ok(), sealed);
 
-    for path in ["/v1/ledger/seal", "/v1/outbox/x/replay"] {
-        hand.signed("grant", path, json!({})).await.refused_at(401, "invalid-credential", "action");
+    let why = json!({"reason": "r"});
+    for (path, body) in [("/v1/ledger/seal", &json!({})), ("/v1/dead-letters/x/replay-requests", &why)] {
+        hand.signed("grant", path, body.clone()).await.refused_at(401, "invalid-credential", "action");
     }
-    hand.signed("replay_outbox", "/v1/outbox/x/replay", json!({})).await.refused_at(404, "not-known", "outbox_id");
+    let letter = "/v1/dead-letters/x/replay-requests";
+    hand.signed("request_replay", letter, why).await.refused_at(404, "not-known", "dead_letter_id");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -35,7 +35,10 @@ async fn the_registry_is_served_shown_exported_and_compared() {
         .iter()
         .filter_map(|m| m["state_machine_id"].as_str())
         .collect();
-    assert_eq!(ids, ["step", "task", "workflow_run", "approval_step", "assignment", "approval_chain", "proposal"]);
+    assert_eq!(
+        ids,
+        ["step", "task", "workflow_run", "approval_step", "assignment", "approval_chain", "proposal", "replay_request"]
+    );
     let step = admin.get("/v1/registry/step").await.ok();
     assert_eq!(step, registry["machines"][0]);
     assert_eq!(step["states"][3]["texts"]["vi"]["label"], "Đang chờ");

@@ -12,7 +12,9 @@ use crate::select::Dialect;
 use crate::statement::{Name, STATEMENTS, signal_values};
 use crate::value::Columns;
 use async_trait::async_trait;
-use countersign_engine::port::outbox::{Delivery, DeliveryState, DeliveryView, Outbox, OutboxView, Settled, Wanted};
+use countersign_engine::port::outbox::{
+    Delivery, DeliveryReplay, DeliveryState, DeliveryView, Outbox, OutboxView, Settled, Wanted,
+};
 use countersign_engine::port::{Page, StoreError};
 use countersign_engine::rows::{IdempotencyRow, SignalRow};
 use countersign_kernel::Time;
@@ -166,22 +168,25 @@ impl Outbox for PostgresOutbox {
         Ok(outbox::joined(events, deliveries))
     }
 
-    async fn replay(
-        &mut self,
-        outbox_id: Uuid,
-        by: &str,
-        at: Time,
-    ) -> Result<Option<(u64, DeliveryState)>, StoreError> {
+    async fn replay(&mut self, replay: &DeliveryReplay, at: Time) -> Result<bool, StoreError> {
         let (mut work, sql, _) = self.begin().await?;
-        work.query(&sql.lock, &[&outbox_id]).await?;
-        let revived = work.execute(&sql.revive, &[&outbox_id]).await?;
-        if revived > 0 {
-            work.execute(&sql.replayed, &[&outbox_id, &by, &at.0]).await?;
+        work.query(&sql.lock, &[&replay.outbox_id]).await?;
+        if work.execute(&sql.claim, &[&replay.request_id.0, &at.0]).await? == 0 {
+            return Ok(false);
         }
-        let state = work.query(&sql.state, &[&outbox_id]).await?;
-        let state = state.first().map(|row| outbox::state_row(row)).transpose()?;
+        let revived = work.execute(&sql.revive, &[&replay.outbox_id, &replay.webhook, &replay.request_id.0]).await?;
+        if revived > 0 {
+            work.execute(&sql.replayed, &[&replay.outbox_id, &replay.requested_by, &at.0]).await?;
+        } else {
+            let state = work.query(&sql.standing, &[&replay.outbox_id, &replay.webhook]).await?;
+            let state = state.first().map(|row| outbox::state_row(row)).transpose()?;
+            let signal = outbox::nothing_dead(replay, state, at);
+            let statement = &STATEMENTS[Name::ProblemSignal as usize];
+            let set = RowSet::of(statement, vec![signal_values(&signal)]);
+            work.execute(&statement.postgres(), &[&set]).await?;
+        }
         work.commit().await?;
-        Ok(state.map(|state| (revived, state)))
+        Ok(true)
     }
 
     async fn find(&mut self, outbox_id: Uuid) -> Result<Option<(OutboxView, String)>, StoreError> {

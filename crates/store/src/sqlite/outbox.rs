@@ -13,7 +13,7 @@ use crate::select::Dialect;
 use crate::statement::{Name, STATEMENTS, signal_values};
 use crate::value::Value;
 use async_trait::async_trait;
-use countersign_engine::port::outbox::{Delivery, DeliveryState, Outbox, OutboxView, Settled, Wanted};
+use countersign_engine::port::outbox::{Delivery, DeliveryReplay, DeliveryState, Outbox, OutboxView, Settled, Wanted};
 use countersign_engine::port::{Page, StoreError};
 use countersign_engine::rows::{IdempotencyRow, SignalRow};
 use countersign_kernel::Time;
@@ -146,25 +146,28 @@ impl Outbox for SqliteOutbox {
         .await
     }
 
-    async fn replay(
-        &mut self,
-        outbox_id: Uuid,
-        by: &str,
-        at: Time,
-    ) -> Result<Option<(u64, DeliveryState)>, StoreError> {
-        let by = by.to_owned();
+    async fn replay(&mut self, replay: &DeliveryReplay, at: Time) -> Result<bool, StoreError> {
+        let replay = replay.clone();
         self.on_its_thread(move |desk, connection| {
-            let id = Value::Id(outbox_id);
-            let replayed = desk.side.write(connection, |transaction| {
-                let revived = execute(transaction, &desk.sql.revive, std::slice::from_ref(&id))?;
-                if revived > 0 {
-                    execute(transaction, &desk.sql.replayed, &[id.clone(), Value::Text(&by), Value::time(at)])?;
+            let done = desk.side.write(connection, |transaction| {
+                let (event, webhook) = (Value::Id(replay.outbox_id), Value::Text(&replay.webhook));
+                let request = Value::Id(replay.request_id.0);
+                if execute(transaction, &desk.sql.claim, &[request.clone(), Value::time(at)])? == 0 {
+                    return Ok(false);
                 }
-                let state = rows(transaction, &desk.sql.state, &[id], outbox::state_row)?.pop();
-                Ok(state.map(|state| (revived as u64, state)))
+                let revived = execute(transaction, &desk.sql.revive, &[event.clone(), webhook.clone(), request])?;
+                if revived > 0 {
+                    let by = Value::Text(&replay.requested_by);
+                    execute(transaction, &desk.sql.replayed, &[event, by, Value::time(at)])?;
+                } else {
+                    let state = rows(transaction, &desk.sql.standing, &[event, webhook], outbox::state_row)?.pop();
+                    let signal = outbox::nothing_dead(&replay, state, at);
+                    execute(transaction, &desk.signal, &signal_values(&signal))?;
+                }
+                Ok(true)
             })?;
             desk.side.flush()?;
-            Ok(replayed)
+            Ok(done)
         })
         .await
     }

@@ -3,10 +3,12 @@
 use super::on_both;
 use super::place::{Place, commit};
 use super::samples::{run_id, small_head, small_run, start};
-use countersign_engine::port::outbox::{Delivery, DeliveryState, Outbox, OutboxView, Settled};
+use countersign_engine::port::outbox::{Delivery, DeliveryReplay, DeliveryState, Outbox, OutboxView, Settled};
 use countersign_engine::port::{Page, Store, Writer};
-use countersign_engine::rows::{OutboxRow, Write};
-use countersign_kernel::Time;
+use countersign_engine::rows::{GovernanceWrite, OutboxRow, ReplayRow, Write};
+use countersign_kernel::governance::{Category, Subject};
+use countersign_kernel::process::ReplayState;
+use countersign_kernel::{InstanceId, ProblemId, Time};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -17,7 +19,7 @@ on_both! {
     two_nodes_take_different_deliveries,
     what_is_postponed_waits_and_what_is_given_up_is_dead,
     a_late_answer_changes_only_what_is_still_open,
-    what_was_given_up_can_be_tried_again,
+    only_an_approved_request_has_it_tried_again_once,
     a_unit_that_lost_sends_nothing,
 }
 
@@ -94,7 +96,7 @@ async fn an_event_goes_to_every_webhook_that_wants_it(place: &Place) {
         created_at: Time(9_000_000_000_000_000),
         data: "{\"n\":1}".to_owned(),
         attempt: 1,
-        replayed: false,
+        replay: None,
     };
     assert_eq!(b, vec![expected]);
     let state = async |outbox: &mut dyn Outbox, i: usize| all(outbox).await[i].state;
@@ -211,23 +213,60 @@ async fn a_late_answer_changes_only_what_is_still_open(place: &Place) {
     assert_eq!(delivered.len(), 1);
 }
 
-async fn what_was_given_up_can_be_tried_again(place: &Place) {
-    let (mut outbox, _, _writer) = store_with(place, vec![event(1, "both's")]).await;
+/// A request of this number for the delivery of event 1 to `b`, as far as its gate has brought it.
+async fn requested(writer: &mut dyn Writer, n: u128, state: ReplayState) -> DeliveryReplay {
+    let request_id = InstanceId(Uuid::from_u128(1_000 + n));
+    let row = ReplayRow {
+        request_id,
+        dead_letter_id: ProblemId(Uuid::from_u128(n)),
+        requested_by: "ann".to_owned(),
+        requested_at: Time(4),
+        state: ReplayState::Requested,
+        approval_id: None,
+        completed: None,
+    };
+    let approval_id = Some(Uuid::from_u128(8));
+    let writes = vec![
+        Write::Governance(GovernanceWrite::RequestReplay(row)),
+        Write::Governance(GovernanceWrite::DecideReplay { request_id, state, approval_id }),
+    ];
+    commit(writer, vec![super::samples::unit(request_id, 0, writes)]).await;
+    let subject = Subject {
+        category: Category::Dlq,
+        key: format!("{}.b", event_id(1)),
+        run_id: Some(run_id(1)),
+        step: None,
+        worker_class: None,
+    };
+    let (requested_by, webhook) = ("ann".to_owned(), "b".to_owned());
+    DeliveryReplay { request_id, requested_by, outbox_id: event_id(1), webhook, subject }
+}
+
+async fn only_an_approved_request_has_it_tried_again_once(place: &Place) {
+    let (mut outbox, mut other, mut writer) = store_with(place, vec![event(1, "both's")]).await;
     outbox.spread(&wanted, 10).await.unwrap();
     let a = outbox.take("a", now(), LEASE, 1).await.unwrap().remove(0);
     let b = outbox.take("b", now(), LEASE, 1).await.unwrap().remove(0);
     outbox.settle(&a, &Settled::Delivered, now()).await.unwrap();
     outbox.settle(&b, &Settled::Dead { error: "gone".to_owned() }, now()).await.unwrap();
-    assert_eq!(outbox.replay(event_id(9), "ann", Time(5)).await.unwrap(), None);
-    assert_eq!(outbox.replay(event_id(1), "ann", Time(5)).await.unwrap(), Some((1, DeliveryState::Pending)));
-    assert_eq!(outbox.replay(event_id(1), "bob", Time(6)).await.unwrap(), Some((0, DeliveryState::Pending)));
-    assert_eq!(all(&mut *outbox).await[0].replayed, Some(("ann".to_owned(), Time(5))));
+    for (n, state) in [(1, ReplayState::Requested), (2, ReplayState::Rejected), (3, ReplayState::Withdrawn)] {
+        let replay = requested(&mut *writer, n, state).await;
+        assert!(!outbox.replay(&replay, Time(5)).await.unwrap(), "{state:?}");
+    }
+    assert!(outbox.take("b", now(), LEASE, 1).await.unwrap().is_empty());
+    let replay = requested(&mut *writer, 4, ReplayState::Approved).await;
+    let (one, two) = tokio::join!(outbox.replay(&replay, Time(5)), other.replay(&replay, Time(6)));
+    assert!(one.unwrap() != two.unwrap(), "one of two nodes does it");
+    assert!(!outbox.replay(&replay, Time(7)).await.unwrap());
     assert!(outbox.take("a", now(), LEASE, 1).await.unwrap().is_empty());
     let again = outbox.take("b", now(), LEASE, 1).await.unwrap().remove(0);
     assert_eq!((again.attempt, again.data.as_str()), (1, "{\"n\":1}"));
-    outbox.settle(&again, &Settled::Delivered, now()).await.unwrap();
+    assert_eq!(again.replay, Some(replay.request_id));
+    outbox.settle(&again, &Settled::Dead { error: "gone again".to_owned() }, now()).await.unwrap();
+    assert!(!outbox.replay(&replay, Time(8)).await.unwrap(), "that needs another request");
+    assert!(outbox.take("b", now(), LEASE, 1).await.unwrap().is_empty());
     let view = all(&mut *outbox).await.remove(0);
-    assert_eq!((view.state, view.replayed), (DeliveryState::Delivered, Some(("ann".to_owned(), Time(5)))));
+    assert_eq!((view.state, view.replayed.map(|(by, _)| by)), (DeliveryState::Dead, Some("ann".to_owned())));
 }
 
 async fn a_unit_that_lost_sends_nothing(place: &Place) {

@@ -109,7 +109,8 @@ fn of_outbox(dialect: Dialect) -> Vec<String> {
         sql.conclude,
         sql.revive,
         sql.replayed,
-        sql.state,
+        sql.claim,
+        sql.standing,
         sql.data,
         sql.deliveries,
     ];
@@ -140,7 +141,7 @@ fn sqlite_searches_and_never_scans() {
     all.push(sql.some_cells.clone());
     all.push(processes(Dialect::Sqlite, &in_state(), &page()).sql);
     all.push(ByInstance::new(Dialect::Sqlite).firings);
-    all.push(GovernanceSql::new(Dialect::Sqlite).open);
+    all.extend([GovernanceSql::new(Dialect::Sqlite).open, GovernanceSql::new(Dialect::Sqlite).scheduled]);
     for open in [Some(true), Some(false), None] {
         let query = ProblemQuery { category: Category::FailedRuns, open };
         for page in [page(), Page { after: None, ..page() }] {

@@ -6,6 +6,7 @@
 pub(crate) mod binary;
 mod http;
 mod purges;
+mod replays;
 mod runbooks;
 mod runs;
 mod server;
@@ -14,6 +15,7 @@ mod streams;
 pub mod worker;
 
 pub use purges::killed_while_purging;
+pub use replays::killed_after_approvals;
 pub use runbooks::{RunbooksReport, killed_with_runbooks};
 pub(crate) use runs::{Proven, require_proven};
 pub use runs::{RunsReport, killed_with_runs};

@@ -194,6 +194,7 @@ fn of_run(command: &run::Command) -> Option<(Ask, &'static str, Option<String>)>
                 Act::ExtendDeadline { .. } => "extend-deadline",
                 Act::Reengage => "re-engage",
                 Act::Transition(_) => "transition",
+                Act::Replay(_) => return None,
             };
             (of_step(step), action, None)
         }

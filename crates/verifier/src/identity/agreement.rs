@@ -1,7 +1,7 @@
 //! Statement, request body and record say the same (`spec/record.md`, the table of 5.2).
 
 use super::statement::{Signed, SignedOver};
-use super::{Context, path, proposal};
+use super::{Context, path, proposal, replay};
 use crate::bytes::{Digest, Id, sha256};
 use crate::finding::{Code, Findings};
 use crate::json::{self, FaultKind, Value};
@@ -34,7 +34,7 @@ pub fn check(
     }
     same_digest(header, content, signed)?;
     let merged = proposal::merged_by(header.action, content.payload.as_ref());
-    same_place(header, signed, context.command_first, merged)?;
+    same_place(header, signed, context, merged)?;
     let payload = content.payload.as_ref().unwrap_or(&Value::Null);
     if signed.signed_over == SignedOver::Payload {
         return own_record(header, payload, signed);
@@ -49,6 +49,9 @@ pub fn check(
     if let Some(agreement) =
         context.is_proposal.then(|| proposal::same_request(header, payload, &body, signed)).flatten()
     {
+        return agreement;
+    }
+    if let Some(agreement) = context.is_replay.then(|| replay::same_request(header, payload, &body, signed)).flatten() {
         return agreement;
     }
     same_request(header, payload, &body, signed, context)
@@ -82,12 +85,16 @@ fn same_digest(header: &Header, content: &Content, signed: &Signed) -> Agreement
 }
 
 /// The same instance, and the position that the signer saw before.
-fn same_place(header: &Header, signed: &Signed, command_first: u64, merged: Option<Id>) -> Agreement {
-    let statement = &signed.statement;
+fn same_place(header: &Header, signed: &Signed, context: &Context<'_>, merged: Option<Id>) -> Agreement {
+    let (statement, command_first) = (&signed.statement, context.command_first);
     let expected = match header.action {
         Action::WorkflowStarted | Action::RunStarted | Action::StepsClaimed
             if signed.signed_over == SignedOver::Body =>
         {
+            None
+        }
+        // The request that begins it opens its gate too.
+        Action::GateOpened | Action::ChainInitiated if context.is_replay && signed.signed_over == SignedOver::Body => {
             None
         }
         Action::EventReceived if statement.instance_id.is_none() => None,

@@ -6,6 +6,7 @@ mod assurance;
 mod passkey;
 mod path;
 mod proposal;
+mod replay;
 mod run;
 mod statement;
 
@@ -32,6 +33,8 @@ pub struct Context<'a> {
     pub is_run: bool,
     /// It stands in the chain of a proposal.
     pub is_proposal: bool,
+    /// It is in the chain of a request to replay a dead letter.
+    pub is_replay: bool,
     /// A caller inside the server's process presents no credential. Never so in a bundle.
     pub in_process: bool,
 }
@@ -291,6 +294,8 @@ fn check_author(header: &Header, context: &Context<'_>, findings: &mut Findings)
             | Action::CompensationsListed
             | Action::GateFollowed
             | Action::ConditionObserved
+            | Action::DlqReplayRequested
+            | Action::DlqReplayCompleted
             | Action::ProblemOpened
             | Action::ProblemResolved
     );

@@ -9,6 +9,7 @@ mod open;
 pub mod proposal;
 mod purged;
 pub mod quorum;
+pub mod replay;
 mod request;
 mod start;
 mod substitute;
@@ -224,6 +225,8 @@ pub struct Process {
     rules: i64,
     /// What it proposes, where it is a proposal.
     proposal: proposal::Proposal,
+    /// Where it is a request to replay a dead letter.
+    pub replay: replay::Replay,
     /// It is the shell of a run: its only state is never left, and its gates belong to steps.
     pub is_run: bool,
 }
@@ -251,6 +254,7 @@ impl Process {
             purged_events: HashMap::new(),
             rules: 1,
             proposal: proposal::Proposal::default(),
+            replay: replay::Replay::default(),
             is_run: false,
         }
     }
@@ -311,6 +315,7 @@ impl Process {
             (Some(_), None) => {}
         }
         self.take_proposal(record, ctx);
+        self.take_replay(record, ctx);
         self.last = Some(header.clone());
     }
 

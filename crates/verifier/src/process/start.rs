@@ -1,7 +1,7 @@
 //! `workflow_started`: the documents that the process runs under, fixed by their digests.
 
-use super::proposal::DEFINITION;
 use super::{Context, Kinds, Process, Started, optional_text};
+use super::{proposal, replay};
 use crate::bytes::Digest;
 use crate::finding::{Claim, Code};
 use crate::json::{self, Value};
@@ -177,7 +177,7 @@ impl Process {
     /// A start may replace approvers of the definition, never its declaration.
     fn check_definition(&self, header: &Header, payload: &Value, started: &Started, ctx: &mut Context<'_>) {
         let Some(name) = &started.definition else { return };
-        if &**name == DEFINITION && !self.is_run {
+        if [proposal::DEFINITION, replay::DEFINITION].contains(&&**name) && !self.is_run {
             return;
         }
         let Some(definition) = ctx.registry.definition(name, header.registry_seq) else {

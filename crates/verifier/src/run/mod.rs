@@ -18,6 +18,7 @@ use crate::finding::{Claim, Code};
 use crate::origins::Origin;
 use crate::process::{Context, Process};
 use crate::record::{Action, Header, Record};
+use crate::replays::Retry;
 use definition::Workflow;
 use own::OwnMachine;
 use read::{Ranges, Told, told};
@@ -127,6 +128,8 @@ pub struct Run {
     pub begin: Option<Begin>,
     /// What inside the engine started it.
     pub origin: Option<Origin>,
+    /// Steps that were taken up again as dead letters.
+    pub retries: Vec<Retry>,
     /// The types of the events that its steps sent.
     pub sent: HashSet<String>,
     pub steps: Vec<Step>,
@@ -159,6 +162,7 @@ impl Run {
             machine_digest: None,
             begin: None,
             origin: None,
+            retries: vec![],
             sent: HashSet::new(),
             steps: vec![],
             state: "idle",

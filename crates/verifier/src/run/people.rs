@@ -9,6 +9,7 @@ use crate::finding::{Code, Findings};
 use crate::json::Value;
 use crate::process::Context;
 use crate::record::{Action, Header};
+use crate::replays::Retry;
 
 const REASONS: [&str; 4] = ["data_error", "policy_change", "downstream_dependency_failed", "regulatory_recall"];
 
@@ -169,12 +170,25 @@ impl Run {
                 self.judge_kept_output(header, moves, made, ctx);
             }
             Action::StepRetryOrdered => {
+                self.note_replay(header, moves, ctx);
                 if let Some(step) = moves.acted.and_then(|seq| self.steps.get_mut(seq)) {
                     step.started_at_us = None;
                 }
             }
             _ => {}
         }
+    }
+
+    /// A retry by the engine is a replay, and a replay is the engine's.
+    fn note_replay(&mut self, header: &Header, moves: &Moves<'_>, ctx: &mut Context<'_>) {
+        let Some((request, approval)) = moves.replay else { return };
+        if !ctx.registry.is_application_actor(&header.actor_ref, header.registry_seq) {
+            let detail = format!("`{}` replays a dead letter; that is the engine's", header.actor_ref);
+            ctx.findings.find(Code::GovernanceInvalid, header, detail);
+        }
+        let acted = moves.acted.and_then(|seq| Some((seq, self.steps.get(seq)?.charge.cycle)));
+        let key = acted.map_or_else(String::new, |(seq, cycle)| format!("{}.{seq}.{cycle}", header.instance_id));
+        self.retries.push(Retry { header: header.clone(), request, approval, key });
     }
 
     /// What is kept beside a correction is what the completion recorded.

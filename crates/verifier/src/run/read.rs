@@ -48,6 +48,8 @@ pub struct Moves<'v> {
     /// The step that somebody acted on.
     pub acted: Option<usize>,
     pub approval_id: Option<&'v str>,
+    /// The request and the approval of a replay.
+    pub replay: Option<(Id, Id)>,
     pub correction: Option<Correction<'v>>,
     /// What shows it, as somebody who acted on the step says.
     pub evidence_ref: Option<&'v str>,
@@ -262,6 +264,12 @@ pub fn read(payload: &Value, action: Action, steps: Option<usize>) -> Option<Mov
             Some(_) => Some(natural(payload, "step_seq")?),
         },
         approval_id: optional(payload, "approval_id")?,
+        replay: match payload.get("replay") {
+            None => None,
+            Some(told) => {
+                Some((Id::parse(told.text("dlq_replay_request_id")?)?, Id::parse(told.text("approval_id")?)?))
+            }
+        },
         correction: match payload.get("correction") {
             None => None,
             Some(told) => Some(Correction {

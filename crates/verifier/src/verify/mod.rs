@@ -24,6 +24,7 @@ use crate::process::document::Documents;
 use crate::process::{self, Names, Process};
 use crate::record::{self, Action, Record};
 use crate::registry::Registry;
+use crate::replays::Replays;
 use crate::retention::Retention;
 use crate::run;
 use crate::state;
@@ -179,6 +180,7 @@ struct Run {
     in_process: bool,
     story: Story,
     origins: Origins,
+    replays: Replays,
 }
 
 impl Run {
@@ -211,6 +213,7 @@ impl Run {
             in_process: false,
             story: Story::default(),
             origins: Origins::default(),
+            replays: Replays::default(),
         }
     }
 
@@ -335,7 +338,8 @@ impl Run {
         let mut instance = self.current.take()?;
         instance.chain.finish(&mut self.findings);
         instance.retention.finish(&mut self.findings);
-        if instance.governance.is_some() {
+        if let Some(governance) = &mut instance.governance {
+            self.replays.chain(std::mem::take(&mut governance.asked), &mut self.findings);
             return Some(instance);
         }
         let mut ctx = process::Context {
@@ -349,6 +353,13 @@ impl Run {
         }
         instance.process.finish(&mut ctx);
         self.origins.take(&instance.process, instance.run.as_ref(), &mut self.findings);
+        if instance.process.is_replay() {
+            let (replay, lost) = (&instance.process.replay, !instance.process.purged_events.is_empty());
+            self.replays.request(instance.id, replay.letter(), replay.approved, lost, &mut self.findings);
+        }
+        for retry in instance.run.iter_mut().flat_map(|run| std::mem::take(&mut run.retries)) {
+            self.replays.retry(retry, &mut self.findings);
+        }
         self.names.forget();
         Some(instance)
     }
@@ -387,6 +398,7 @@ impl Run {
     fn check_identity(&mut self, record: &Record, at: u64, command_first: u64) -> Signing {
         let is_run = self.current.as_ref().is_some_and(|current| current.run.is_some());
         let is_proposal = self.current.as_ref().is_some_and(|current| current.process.is_proposal());
+        let is_replay = self.current.as_ref().is_some_and(|current| current.process.is_replay());
         let context = identity::Context {
             registry: &self.registry,
             at,
@@ -394,6 +406,7 @@ impl Run {
             documents: &self.documents,
             is_run,
             is_proposal,
+            is_replay,
             in_process: self.in_process,
         };
         self.identity.check(record, &context, &mut self.findings)
@@ -440,6 +453,7 @@ impl Run {
         };
         let kind = match &instance.run {
             None if instance.process.is_proposal() => Kind::Proposal,
+            None if instance.process.is_replay() => Kind::Replay,
             None => Kind::Process,
             Some(run) if run.is_child() => Kind::Child,
             Some(_) => Kind::Run,

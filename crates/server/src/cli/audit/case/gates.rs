@@ -5,7 +5,6 @@ use super::{Entry, Finding, Pager};
 use crate::cli::time::at;
 use countersign_client::wire::RecordQuery;
 use countersign_client::{Client, Error};
-use countersign_kernel::process::PROPOSAL;
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -62,8 +61,7 @@ impl Known {
         let text = |name: &str| entry.text(name).unwrap_or_default().to_owned();
         if entry.is("workflow_started") || entry.is("run_started") {
             self.kind = match (entry.is("run_started"), entry.text("parent_run_id")) {
-                (false, _) if entry.text("definition").is_some_and(|text| text.starts_with(PROPOSAL)) => Kind::Proposal,
-                (false, _) => Kind::Process,
+                (false, _) => Kind::of(entry.text("definition").unwrap_or_default()),
                 (true, None) => Kind::Run,
                 (true, Some(_)) => Kind::Child,
             };

@@ -8,7 +8,6 @@ use countersign_client::wire::{
     WorkflowView,
 };
 use countersign_client::{Client, Error};
-use countersign_kernel::process::PROPOSAL;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -119,7 +118,7 @@ impl Process {
         let entries = entries_of(client, &view.instance_id).await?;
         let request = VerifyLog { instance_id: Some(view.instance_id.clone()) };
         let log = client.verify_log(&request, progress).await?.body;
-        let kind = if view.declaration_ref.starts_with(PROPOSAL) { Kind::Proposal } else { Kind::Process };
+        let kind = Kind::of(&view.declaration_ref);
         Ok(Process { view, kind, entries, registry: Registry::default(), log })
     }
 

@@ -1,6 +1,7 @@
 //! Who needs which scope for which record (`spec/record.md`, section 5.5; `spec/run.md`, section 2). The verifier has its own
 //! table, written from the same pages; a test holds the two against each other.
 
+use countersign_kernel::process::{PROPOSAL, REPLAY};
 use countersign_kernel::registry::scopes;
 
 /// What a chain of records is of.
@@ -13,6 +14,19 @@ pub enum Kind {
     /// A run that is a step of another one.
     Child,
     Proposal,
+    /// A request to replay a dead letter.
+    Replay,
+}
+
+impl Kind {
+    /// Of a process that was not started for a run, by what it was started from (`name@version`).
+    pub fn of(definition: &str) -> Kind {
+        match definition.split_once('@').map_or(definition, |(name, _)| name) {
+            PROPOSAL => Kind::Proposal,
+            REPLAY => Kind::Replay,
+            _ => Kind::Process,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +43,14 @@ pub fn needed(action_ref: &str, kind: Kind, application: bool, class: Option<&st
     let run = matches!(kind, Kind::Run | Kind::Child);
     let own_work = "the software's own work";
     let scope = match action_ref {
-        "transition_fired" if kind == Kind::Proposal && application => {
+        "transition_fired" if matches!(kind, Kind::Proposal | Kind::Replay) && application => {
             return Err("it follows the gate of the approval");
         }
         "workflow_started" | "gate_opened" | "chain_initiated" | "transition_fired" if kind == Kind::Proposal => {
             scopes::PROPOSALS_WRITE
         }
+        "workflow_started" | "gate_opened" | "chain_initiated" if kind == Kind::Replay => scopes::GOVERNANCE_ACT,
+        "step_retry_ordered" if run && application => return Err("a replay that was approved"),
         "gate_opened" | "chain_initiated" if run && application => return Err("the gates of a run open by themselves"),
         "gate_opened" | "chain_initiated" if run => scopes::RUNS_CONTROL,
         "transition_fired" if run => return Err("the gates of a run are passed by themselves"),
@@ -179,6 +195,11 @@ mod tests {
             ("workflow_started", Kind::Proposal, false, Some("proposals:write")),
             ("transition_fired", Kind::Proposal, false, Some("proposals:write")),
             ("transition_fired", Kind::Proposal, true, None),
+            ("workflow_started", Kind::Replay, false, Some("governance:act")),
+            ("gate_opened", Kind::Replay, false, Some("governance:act")),
+            ("transition_fired", Kind::Replay, true, None),
+            ("step_retry_ordered", Kind::Run, true, None),
+            ("step_retry_ordered", Kind::Run, false, Some("runs:control")),
         ] {
             assert_eq!(of(action_ref, kind, application), scope, "{action_ref} {kind:?} {application}");
         }
