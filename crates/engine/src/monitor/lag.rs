@@ -167,9 +167,9 @@ impl Engine {
                 _ => continue,
             };
             let subject = Subject { category: Category::EventLag, key, run_id: None, step: None, worker_class: None };
-            signals.push(Signal { subject, at: now, event_id: None, opens, detail });
+            signals.push(Signal { subject, at: now, event_id: None, opens, detail, replay: None });
         }
-        self.signal(signals).await
+        self.observed(signals).await
     }
 
     /// The lag of the last minutes, for `/metrics`: pair and percentiles.

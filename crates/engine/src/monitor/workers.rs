@@ -198,12 +198,13 @@ impl Engine {
             event_id: None,
             opens,
             detail,
+            replay: None,
         });
-        self.signal(signals.collect()).await
+        self.observed(signals.collect()).await
     }
 
     /// Keeps what was observed until it is weighed.
-    pub(super) async fn signal(&self, signals: Vec<Signal>) -> Result<(), StoreError> {
+    pub(super) async fn observed(&self, signals: Vec<Signal>) -> Result<(), StoreError> {
         if signals.is_empty() {
             return Ok(());
         }
@@ -211,9 +212,7 @@ impl Engine {
         let mut ids = IdSource::new(self.now(), u64::from_le_bytes(entropy));
         let rows: Vec<SignalRow> =
             signals.into_iter().map(|signal| SignalRow { signal_id: ids.make(), signal }).collect();
-        self.outbox.signal(&rows).await?;
-        self.governance_wake.notify_one();
-        Ok(())
+        self.signal(&rows).await
     }
 
     /// All worker classes with their workers, and what they did within the last hour. Needs `governance:read`.
