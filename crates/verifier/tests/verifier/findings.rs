@@ -297,7 +297,7 @@ fn a_key_that_is_no_passkey_signs_nothing_as_one() {
     assert!(found.contains("attestation-invalid"), "{found:?}");
 }
 
-/// Together, the attacks of this file lead to every code there is. Passkeys are attacked in `spec/vectors/attacks`.
+/// Together, the attacks of this file lead to every code there is. Passkeys and governance are attacked in `spec/vectors/attacks`.
 #[test]
 fn every_code_is_attacked() {
     let elsewhere = [
@@ -306,6 +306,7 @@ fn every_code_is_attacked() {
         Code::CheckpointKeyUnknown,
         Code::WitnessQuorum,
         Code::PasskeyCounter,
+        Code::GovernanceInvalid,
     ];
     let tabled = NAIVE.iter().chain(SEALED).map(|(code, _, _)| *code);
     let attacked: BTreeSet<Code> = tabled.chain(elsewhere).collect();
