@@ -405,16 +405,17 @@ mod tests {
     /// Seed 003, 7.5: false-heal protection.
     #[test]
     fn a_silent_class_heals_only_by_a_later_tick_and_not_while_it_is_frozen() {
-        let opened = weigh(Open::new(), &[observed(true, 5)], &|_| false, &mut ids()).expect("weighed");
+        let opened = weigh(Open::new(), Replays::new(), &[observed(true, 5)], &|_| false, &mut ids()).expect("weighed");
         let problem_id = opened.opened[0].problem_id;
         let open = Open::from([((Category::SilentWorkers, "q:http".to_owned()), (problem_id, Time(5)))]);
         let ends = |at, frozen: bool| {
-            let weighed = weigh(open.clone(), &[observed(false, at)], &|_| frozen, &mut ids()).expect("weighed");
+            let weighed = weigh(open.clone(), Replays::new(), &[observed(false, at)], &|_| frozen, &mut ids());
+            let weighed = weighed.expect("weighed");
             assert_eq!(weighed.taken, 1, "it is weighed either way");
             weighed.resolved.len()
         };
         assert_eq!((ends(5, false), ends(6, true), ends(6, false)), (0, 0, 1));
-        let frozen = weigh(Open::new(), &[observed(true, 5)], &|_| true, &mut ids()).expect("weighed");
+        let frozen = weigh(Open::new(), Replays::new(), &[observed(true, 5)], &|_| true, &mut ids()).expect("weighed");
         assert!(frozen.opened.is_empty() && frozen.observed.is_empty());
     }
 
@@ -442,13 +443,13 @@ mod tests {
     }
 
     fn letter() -> Open {
-        Open::from([((Category::Dlq, "letter".to_owned()), ProblemId(Uuid::from_u128(9)))])
+        Open::from([((Category::Dlq, "letter".to_owned()), (ProblemId(Uuid::from_u128(9)), Time(1)))])
     }
 
     #[test]
     fn an_arrival_is_recorded_once_and_resolves_its_letter() {
         let signals = [replayed(7, ReplayOutcome::Delivered), replayed(7, ReplayOutcome::Delivered)];
-        let weighed = weigh(letter(), scheduled(7), &signals, &mut ids()).expect("weighed");
+        let weighed = weigh(letter(), scheduled(7), &signals, &|_| false, &mut ids()).expect("weighed");
         let [completed] = weighed.completed.as_slice() else { panic!("{weighed:?}") };
         assert_eq!((completed.outcome, completed.scheduled.approval_id.as_u128()), (ReplayOutcome::Delivered, 8));
         assert_eq!(weighed.resolved.len(), 1);
@@ -460,7 +461,7 @@ mod tests {
     #[test]
     fn a_replay_that_fails_leaves_its_letter_open_and_opens_none() {
         for open in [letter(), Open::new()] {
-            let weighed = weigh(open, scheduled(7), &[replayed(7, ReplayOutcome::Failed)], &mut ids());
+            let weighed = weigh(open, scheduled(7), &[replayed(7, ReplayOutcome::Failed)], &|_| false, &mut ids());
             let weighed = weighed.expect("weighed");
             assert_eq!((weighed.completed.len(), weighed.opened.len(), weighed.resolved.len()), (1, 0, 0));
         }
@@ -470,7 +471,7 @@ mod tests {
     #[test]
     fn what_nobody_approved_resolves_nothing() {
         let signals = [replayed(7, ReplayOutcome::Delivered)];
-        let weighed = weigh(letter(), scheduled(6), &signals, &mut ids()).expect("weighed");
+        let weighed = weigh(letter(), scheduled(6), &signals, &|_| false, &mut ids()).expect("weighed");
         assert_eq!((weighed.completed.len(), weighed.resolved.len(), weighed.taken), (0, 0, 1));
     }
 }

@@ -117,7 +117,10 @@ pub fn needed(action_ref: &str, kind: Kind, application: bool, class: Option<&st
         _ => None,
     };
     let families = ["workflows:", "runs:", "tasks:", "governance:"];
-    Ok(Needed { scope, instead, by_definition: families.iter().any(|family| scope.starts_with(family)) })
+    // A worker class takes work of many definitions.
+    let of_class = matches!(action_ref, "worker_class_frozen" | "worker_class_thawed");
+    let by_definition = !of_class && families.iter().any(|family| scope.starts_with(family));
+    Ok(Needed { scope, instead, by_definition })
 }
 
 #[cfg(test)]
