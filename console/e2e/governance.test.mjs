@@ -37,11 +37,14 @@ secret = "s3cr3t-of-the-webhook"
 types = ["order.*"]
 [executors.http]
 allow_private = true
+[governance]
+replay_approver = "ann"
 `;
 
 let server;
 let browser;
 let operator;
+let ann;
 let admin;
 
 setUp(
@@ -49,7 +52,8 @@ setUp(
     ({ server, browser } = made);
     admin = caller(server);
     for (const yaml of [BRITTLE, HELD, CHARGED]) await publish(server, yaml);
-    const scopes = ["governance:read", "runs:read", "audit:read"];
+    ann = await person(server, "ann", [], "Ann Reed");
+    const scopes = ["governance:read", "governance:act", "runs:read", "audit:read"];
     operator = await person(server, "olga", scopes, "Olga Petrova");
   },
   { config: WEBHOOK },
@@ -194,9 +198,22 @@ test("a delivery that is given up turns the light red, and its arrival turns it 
   await page.getByText("books", { exact: true }).waitFor();
 
   answer = 200;
-  const { items } = await admin("GET", "/v1/outbox?state=dead");
-  await admin("POST", `/v1/outbox/${items[0].outbox_id}/replay`, {});
+  await page.getByText("Nobody has asked for a replay yet").waitFor();
+  await page.getByRole("button", { name: "Ask for a replay" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox").fill("their certificate is renewed");
+  await dialog.getByRole("button", { name: "Ask for a replay" }).click();
+  await page.getByRole("link", { name: "Waits for its approval" }).waitFor();
+  await page.getByText("asked for by Olga Petrova").waitFor();
+
+  const approver = await open(ann);
+  await approver.getByText("their certificate is renewed").first().waitFor();
+  const { items } = await caller(server, ann)("GET", "/v1/inbox");
+  const request = `/v1/processes/${items[0].instance_id}/gates/approve/decision`;
+  await caller(server, ann)("POST", request, { decision: "approve", reason: "seen" });
   await counted("dlq", 0);
+  await page.reload();
+  await page.getByRole("link", { name: "Delivered" }).waitFor();
   await page.goto(`${server.origin}/governance`);
   await letters.getByText("On track").waitFor();
   assert.deepEqual(page.complaints, []);

@@ -249,6 +249,22 @@ export const vi: Words = {
     values: "Giá trị",
   },
   governance: {
+    askReplay: "Yêu cầu gửi lại",
+    askReplayWhy:
+      "Một người khác phê duyệt trong hộp chờ duyệt của họ. Sau đó việc này được thử lại một lần.",
+    askedBy: "người yêu cầu:",
+    noReplays: "Chưa có ai yêu cầu gửi lại.",
+    replays: "Các lần gửi lại",
+    replay: {
+      approved: "Đã phê duyệt",
+      completed: "Đã hoàn tất",
+      delivered: "Đã gửi",
+      failed: "Lại thất bại",
+      rejected: "Bị từ chối",
+      requested: "Đang chờ phê duyệt",
+      resumed: "Đã thử lại",
+      withdrawn: "Đã rút lại",
+    },
     attempt: "lần thử {{number}}",
     attempts: "Các lần thử thất bại",
     behind: "Câu này dựa trên đâu",
@@ -390,6 +406,8 @@ export const vi: Words = {
   /** What records are about, by their `action_ref`. */
   record: {
     condition_observed: "đã quan sát một tình trạng",
+    dlq_replay_completed: "đã gửi lại xong",
+    dlq_replay_requested: "đã yêu cầu gửi lại",
     problem_opened: "đã mở sự cố",
     problem_resolved: "đã giải quyết sự cố",
     actor_registered: "đã đăng ký tác nhân",
@@ -434,6 +452,8 @@ export const vi: Words = {
     run_stopped: "đã dừng lượt chạy",
     run_voided: "đã vô hiệu lượt chạy",
     schedule_paused: "đã tạm dừng lịch",
+    worker_class_frozen: "đã đóng băng nhóm tiến trình",
+    worker_class_thawed: "đã mở băng nhóm tiến trình",
     schedule_resumed: "đã tiếp tục lịch",
     step_approved: "bước đã được phê duyệt",
     step_blocked: "bước bị chặn",

@@ -117,8 +117,9 @@ def _(t: Tamper) -> None:
 
 @mutation("problem-opening-deleted", "insider", "2", "governance-invalid")
 def _(t: Tamper) -> None:
+    ended = {e["problem_id"] for r in t.b.chain(GOVERNANCE) if r.head["action_ref"] == "problem_resolved" for e in r.body["problems"]}
     for r in t.b.chain(GOVERNANCE):
-        if r.head["action_ref"] == "problem_opened":
+        if r.head["action_ref"] == "problem_opened" and any(e["problem_id"] in ended for e in r.body["problems"]):
             return t.delete(r)
     raise Skip("no such problem")
 

@@ -14,6 +14,7 @@ import { Values } from "@/ui/values";
 import { useLight } from "./category";
 import { Kind } from "./letters";
 import { Event } from "./problem";
+import { Replays } from "./replays";
 import { RunLink } from "./subject";
 import { Governed, Standing, Timeline } from "./words";
 
@@ -79,6 +80,7 @@ function Letter() {
           )}
         </section>
       </div>
+      <Replays letter={letter} />
       <Attempts letter={letter} />
     </>
   );
