@@ -125,7 +125,7 @@ impl Governance {
         };
         let at_us =
             entry.int("at_us").ok_or_else(|| format!("the condition of {key} does not say when it was seen"))?;
-        // Whoever may claim nothing is not called silent, and not called healthy.
+        // A frozen class claims nothing: it is neither silent nor healthy.
         let frozen = category == WORKERS && registry.is_frozen(&key, header.registry_seq);
         let seen = if frozen { Err(format!("the worker class {key} was frozen at that time")) } else { Ok(()) };
         self.observed.insert((header.event_id, category, key, healed), at_us);

@@ -1,5 +1,5 @@
-//! What a round's events say of workers: who was handed a step, and what became of it. Only what was committed is told to the
-//! monitor, which keeps it in memory: nothing is written for it here.
+//! What a round's events say of workers: who was handed a step, and what became of it. The monitor gets
+//! only what was committed, and keeps it in memory: nothing is written for it here.
 
 use super::Committer;
 use crate::monitor::{Note, Noted};

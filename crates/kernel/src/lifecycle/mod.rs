@@ -1,6 +1,7 @@
 //! The lifecycles of a step and of a run, as data. Whatever changes the state of either goes through [`fire`] of the
 //! table, which knows who may do what from where, and names the transition.
 
+mod built_in;
 mod event;
 mod failure;
 mod guard;

@@ -1,14 +1,12 @@
 //! The machine of proposals, as the registry shows it: laid out from the very table that proposals move by.
 
-use super::registry::{MACHINE_VERSION, MachineDef, StateRow, TransitionRow};
+use super::built_in::{Look, states};
+use super::registry::{MACHINE_VERSION, MachineDef, TransitionRow};
 use super::{ActorClass, Guard, SemanticClass, TriggerKind};
 use crate::process::{PROPOSAL_STATES, PROPOSAL_TERMINAL, PROPOSAL_TRANSITIONS};
 
 /// Who proposed it.
 const PROPOSER: &str = "proposer";
-
-/// Class, colour, icon, and the label in English and Vietnamese of a state.
-type Look = (SemanticClass, &'static str, &'static str, &'static str, &'static str);
 
 fn look(state: &str) -> Look {
     match state {
@@ -23,25 +21,6 @@ fn look(state: &str) -> Look {
 }
 
 pub fn machine() -> MachineDef {
-    let states = (1..).zip(PROPOSAL_STATES).map(|(ordinal, state)| {
-        let (class, color, icon, label_en, label_vi) = look(state);
-        StateRow {
-            code: (*state).to_owned(),
-            semantic_class: class.as_str(),
-            is_terminal: PROPOSAL_TERMINAL.contains(state),
-            ordinal,
-            ui_color_token: color,
-            ui_icon: icon,
-            ui_icon_token: format!("icon.proposal_{state}"),
-            label_en,
-            label_vi,
-            short_en: label_en,
-            short_vi: label_vi,
-            is_derived: false,
-            floor_equivalent: None,
-            justification: None,
-        }
-    });
     let transitions = PROPOSAL_TRANSITIONS.iter().map(|(from, action, to, guard)| {
         let (actor_class, asked) = match *action {
             "edit" | "submit" | "withdraw" => (PROPOSER, Some(Guard::ActorIsProposer)),
@@ -70,7 +49,7 @@ pub fn machine() -> MachineDef {
         active: true,
         description: "A change that takes effect with its approval: a process of this declaration.",
         initial_state: PROPOSAL_STATES[0],
-        states: states.collect(),
+        states: states(PROPOSAL_STATES, PROPOSAL_TERMINAL, "proposal", look),
         transitions: transitions.collect(),
         facets: &[],
         rollup_policies: &[],

@@ -1,11 +1,9 @@
 //! The machine of requests to replay a dead letter, as the registry shows it: laid out from the table that they move by.
 
-use super::registry::{MACHINE_VERSION, MachineDef, StateRow, TransitionRow};
+use super::built_in::{Look, states};
+use super::registry::{MACHINE_VERSION, MachineDef, TransitionRow};
 use super::{ActorClass, Guard, SemanticClass, TriggerKind};
 use crate::process::{REPLAY_STATES, REPLAY_TERMINAL, REPLAY_TRANSITIONS};
-
-/// Class, colour, icon, and the label in English and Vietnamese of a state.
-type Look = (SemanticClass, &'static str, &'static str, &'static str, &'static str);
 
 fn look(state: &str) -> Look {
     match state {
@@ -17,25 +15,6 @@ fn look(state: &str) -> Look {
 }
 
 pub fn machine() -> MachineDef {
-    let states = (1..).zip(REPLAY_STATES).map(|(ordinal, state)| {
-        let (class, color, icon, label_en, label_vi) = look(state);
-        StateRow {
-            code: (*state).to_owned(),
-            semantic_class: class.as_str(),
-            is_terminal: REPLAY_TERMINAL.contains(state),
-            ordinal,
-            ui_color_token: color,
-            ui_icon: icon,
-            ui_icon_token: format!("icon.replay_{state}"),
-            label_en,
-            label_vi,
-            short_en: label_en,
-            short_vi: label_vi,
-            is_derived: false,
-            floor_equivalent: None,
-            justification: None,
-        }
-    });
     let transitions = REPLAY_TRANSITIONS.iter().map(|(from, action, to, guard)| TransitionRow {
         id: action,
         from: (*from).to_owned(),
@@ -56,7 +35,7 @@ pub fn machine() -> MachineDef {
         active: true,
         description: "A request to replay a dead letter, which its approval schedules: a process of this declaration.",
         initial_state: REPLAY_STATES[0],
-        states: states.collect(),
+        states: states(REPLAY_STATES, REPLAY_TERMINAL, "replay", look),
         transitions: transitions.collect(),
         facets: &[],
         rollup_policies: &[],

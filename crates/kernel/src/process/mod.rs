@@ -4,6 +4,7 @@
 //! [`decide`] answers a command with events; [`Process::evolve`] applies them. One event is one ledger
 //! record. A file per command; [`moot`] and [`quorum`] hold the two rules that several of them share.
 
+mod built_in;
 mod decide_gate;
 mod evolve;
 mod fire_transition;

@@ -5,9 +5,10 @@
 //! A proposal moves through the commands of this file only. The approval of its gate fires `approve`, a rejection `reject`,
 //! both by the application actor and with the decision itself. So `merged` is reached from an approval and from nothing else.
 
-use super::{Context, DefinitionRef, Event, EventBody, Gate, GateStatus, OpenGate, Process, Request, moot, open_gate};
+use super::{Context, DefinitionRef, Event, EventBody, Gate, GateStatus, OpenGate, Process, Request};
+use super::{built_in, moot, open_gate};
 use crate::Digest;
-use crate::declaration::{Declaration, Transition};
+use crate::declaration::Declaration;
 use crate::gate_spec::{GateEntry, GateSpec, QuorumRule};
 use crate::refusal::{Code, Refusal, require_optional_text, require_ref, require_text};
 use crate::registry::{ActorKind, Registry, scopes};
@@ -33,9 +34,8 @@ const REJECT: &str = "reject";
 const MERGE: &str = "merge";
 const WITHDRAW: &str = "withdraw";
 
-/// from, action, to, guard
 #[rustfmt::skip]
-pub const TRANSITIONS: &[(&str, &str, &str, Option<&str>)] = &[
+pub const TRANSITIONS: &[built_in::Row] = &[
     (DRAFT, EDIT, DRAFT, None),
     (DRAFT, COMMENT, DRAFT, None),
     (DRAFT, "submit", "submitted", None),
@@ -59,22 +59,8 @@ pub const TERMINAL: &[&str] = &["rejected", "merged", "withdrawn"];
 
 /// The declaration that every proposal is started under.
 pub fn proposal_declaration() -> &'static Arc<Declaration> {
-    static DECLARATION: LazyLock<Arc<Declaration>> = LazyLock::new(|| {
-        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        let transition = |(from, action, to, guard): &(&str, &str, &str, Option<&str>)| Transition {
-            from_state: (*from).to_owned(),
-            action: (*action).to_owned(),
-            to_state: (*to).to_owned(),
-            guard: guard.map(str::to_owned),
-            effects: vec![],
-        };
-        Arc::new(Declaration {
-            states: owned(STATES),
-            transitions: TRANSITIONS.iter().map(transition).collect(),
-            initial_state: DRAFT.to_owned(),
-            terminal_states: owned(TERMINAL),
-        })
-    });
+    static DECLARATION: LazyLock<Arc<Declaration>> =
+        LazyLock::new(|| built_in::declaration(STATES, TRANSITIONS, TERMINAL));
     &DECLARATION
 }
 
@@ -407,21 +393,7 @@ pub(super) fn follow(process: &Process, decided: &[Event], ctx: &mut Context<'_>
         GateStatus::Rejected => (REJECT, None),
         _ => return vec![],
     };
-    let Some(transition) = after.declaration.transition(REVIEW, action) else { return vec![] };
-    let transition_id = ctx.ids.make();
-    let mut events = vec![ctx.by_application(EventBody::TransitionFired {
-        transition_id,
-        sequence_number: after.next_sequence_number,
-        from_state: transition.from_state.clone(),
-        action: action.to_owned(),
-        to_state: transition.to_state.clone(),
-        gate: spent.map(Gate::gate_ref),
-        reason: None,
-        effects: vec![],
-        attachment: None,
-    })];
-    events.extend(moot::leave_state(&after, spent, ctx));
-    events
+    built_in::fire(&after, action, spent, ctx)
 }
 
 /// The merge of an approved proposal. `class` and `content` are those of what was approved.

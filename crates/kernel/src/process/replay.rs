@@ -3,9 +3,9 @@
 //! it, and no other command moves the process.
 
 use super::proposal::without;
-use super::{Attachment, Context, DefinitionRef, Event, EventBody, Gate, GateStatus, OpenGate, Process, Request};
-use super::{moot, open_gate};
-use crate::declaration::{Declaration, Transition};
+use super::{Attachment, Context, DefinitionRef, Event, EventBody, GateStatus, OpenGate, Process, Request};
+use super::{built_in, open_gate};
+use crate::declaration::Declaration;
 use crate::gate_spec::{GateEntry, GateSpec};
 use crate::id::ProblemId;
 use crate::refusal::{Code, Refusal, require_text};
@@ -24,8 +24,7 @@ const APPROVE: &str = "approve";
 const REJECT: &str = "reject";
 const WITHDRAW: &str = "withdraw";
 
-/// from, action, to, guard
-pub const TRANSITIONS: &[(&str, &str, &str, Option<&str>)] = &[
+pub const TRANSITIONS: &[built_in::Row] = &[
     (REQUESTED, APPROVE, "approved", Some(REPLAY_GUARD)),
     (REQUESTED, REJECT, "rejected", None),
     (REQUESTED, WITHDRAW, "withdrawn", None),
@@ -35,22 +34,8 @@ pub const TERMINAL: &[&str] = &["approved", "rejected", "withdrawn"];
 
 /// The declaration that every request is made under.
 pub fn replay_declaration() -> &'static Arc<Declaration> {
-    static DECLARATION: LazyLock<Arc<Declaration>> = LazyLock::new(|| {
-        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        let transition = |(from, action, to, guard): &(&str, &str, &str, Option<&str>)| Transition {
-            from_state: (*from).to_owned(),
-            action: (*action).to_owned(),
-            to_state: (*to).to_owned(),
-            guard: guard.map(str::to_owned),
-            effects: vec![],
-        };
-        Arc::new(Declaration {
-            states: owned(STATES),
-            transitions: TRANSITIONS.iter().map(transition).collect(),
-            initial_state: REQUESTED.to_owned(),
-            terminal_states: owned(TERMINAL),
-        })
-    });
+    static DECLARATION: LazyLock<Arc<Declaration>> =
+        LazyLock::new(|| built_in::declaration(STATES, TRANSITIONS, TERMINAL));
     &DECLARATION
 }
 
@@ -168,19 +153,5 @@ pub(super) fn follow(process: &Process, decided: &[Event], ctx: &mut Context<'_>
         GateStatus::Withdrawn => (WITHDRAW, None),
         GateStatus::Approved | GateStatus::Pending => return vec![],
     };
-    let Some(transition) = after.declaration.transition(REQUESTED, action) else { return vec![] };
-    let transition_id = ctx.ids.make();
-    let mut events = vec![ctx.by_application(EventBody::TransitionFired {
-        transition_id,
-        sequence_number: after.next_sequence_number,
-        from_state: transition.from_state.clone(),
-        action: action.to_owned(),
-        to_state: transition.to_state.clone(),
-        gate: spent.map(Gate::gate_ref),
-        reason: None,
-        effects: vec![],
-        attachment: None,
-    })];
-    events.extend(moot::leave_state(&after, spent, ctx));
-    events
+    built_in::fire(&after, action, spent, ctx)
 }

@@ -23,7 +23,7 @@ impl Flow<'_, '_, '_> {
         Ok(())
     }
 
-    /// A cancelled run undoes its work. Whoever is at work loses the lease, as by any cancellation.
+    /// A cancelled run undoes its work. Who works on a step loses its lease, as by any cancellation.
     pub fn call_off(&mut self) -> Result<(), Refusal> {
         self.head.called_off = true;
         self.notes.compensate = true;

@@ -374,7 +374,7 @@ async fn end(context: &Context, action: &str, args: EndArgs, compensate: bool) -
     moved(context, &run, &client.control_run(&run, action, &request).await?)
 }
 
-/// What was completed before stays so, or is undone, and whoever cancels should know.
+/// What was completed before stays so, or is undone. The person who cancels sees which.
 async fn cancel(context: &Context, args: CancelArgs) -> anyhow::Result<()> {
     let CancelArgs { end: args, compensate } = args;
     let client = context.client()?;

@@ -190,7 +190,7 @@ async fn workers_are_frozen_thawed_and_seen(store: Option<String>) {
     let item = seen().await;
     assert_eq!((&item["status"], &item["frozen"]["by"]), (&json!("frozen"), &json!("hand")));
     assert_eq!(item["frozen"]["reason"], why["reason"]);
-    // Whoever waits gets the step as soon as it is thawed.
+    // A waiting claim gets the step as soon as the class is thawed.
     let waits = async { admin.post("/v1/queues/q/claim", json!({"worker_id": "w", "wait_ms": 20_000})).await.ok() };
     let thaws = async { hand.post(&format!("{path}/thaw"), why.clone()).await.ok() };
     let (claimed, thawed) = tokio::join!(waits, thaws);

@@ -413,7 +413,7 @@ impl Run {
         (self.steps.len()..).zip(due.into_iter().map(|(.., seq)| seq)).collect()
     }
 
-    /// Whoever cancels with `compensate` has the work undone; whoever cancels without it does not.
+    /// A cancellation undoes the work if it says `compensate`, and only then.
     fn judge_cancel(&mut self, header: &Header, moves: &Moves<'_>, ctx: &mut Context<'_>) {
         let cancels = moves.run.iter().find(|run_move| run_move.trigger == "workflow_cancel");
         let undoes = cancels.is_some_and(|cancels| cancels.to == "compensating");
